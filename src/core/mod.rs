@@ -1,0 +1,1 @@
+//! Pure decision: no clock, no I/O, no bindings. This file is the map of the room.
