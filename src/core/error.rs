@@ -1,0 +1,140 @@
+//! Every failure that leaves the service: one table from code to status, retryability and safe words.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:literal, $retryable:literal, $message:literal;)*) => {
+        /// Stable machine code of a failure (`spec/helix.md` section 7; category = the part before the first `_`).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Code {
+            $($(#[$doc])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl Code {
+            /// The code as it stands on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// HTTP status of an answer that carries this code.
+            pub fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)* }
+            }
+
+            /// Whether the same request may succeed later.
+            pub fn retryable(self) -> bool {
+                match self { $(Self::$variant => $retryable,)* }
+            }
+
+            /// Words that may reach a client: never the internal text.
+            pub fn message(self) -> &'static str {
+                match self { $(Self::$variant => $message,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A send while a run is running.
+    StateAlreadyRunning = "state_already_running", 409, true, "A reply is already running in this session";
+    /// The session changed between plan and commit of a run start.
+    StateRunStartConflict = "state_run_start_conflict", 409, false, "The run could not start";
+    /// A write of a run that no longer holds the session.
+    StateRunSuperseded = "state_run_superseded", 409, false, "This run was superseded by another one";
+    /// A write of a run that has already ended.
+    StateRunEnded = "state_run_ended", 409, false, "This run has already ended";
+    /// The requested continuation does not exist.
+    StateNotResumable = "state_not_resumable", 409, true, "Read the snapshot and resume from it";
+    /// No such session, or not yours.
+    StateSessionNotFound = "state_session_not_found", 404, false, "Session not found";
+    /// The conversation could not be read whole.
+    StateHistoryIncomplete = "state_history_incomplete", 503, true, "The conversation could not be read";
+    /// The cursor lies beyond the last stored chunk.
+    StateCursorBeyondHead = "state_cursor_beyond_head", 409, false, "The cursor lies beyond the end of the log; read the snapshot and resume from it";
+    /// The cursor lies below what retention has kept.
+    Truncated = "TRUNCATED", 409, false, "The chunks after this cursor are gone; read the snapshot and resume from it";
+    /// The stream ended without its terminal.
+    TransportStreamDrop = "transport_stream_drop", 503, true, "The stream was interrupted; resume from your cursor";
+    /// The object could not be reached.
+    TransportError = "transport_error", 503, true, "The session could not be reached";
+    /// Something in the request must be changed.
+    ValidationError = "validation_error", 400, false, "The request is not valid";
+    /// The body is larger than the limit.
+    ValidationPayloadTooLarge = "validation_payload_too_large", 413, false, "The request body is too large";
+    /// No such route.
+    ValidationNotFound = "validation_not_found", 404, false, "No such route";
+    /// The route exists, the method does not.
+    ValidationMethod = "validation_method_not_allowed", 405, false, "Method not allowed";
+    /// The deployment's configuration cannot be used.
+    ConfigurationInvalid = "configuration_invalid", 500, false, "The service is not configured correctly";
+    /// A fault of the service itself.
+    FrameworkInternalError = "framework_internal_error", 500, false, "Internal error";
+    /// The process that wrote the reply died.
+    ProducerLost = "producer_lost", 503, true, "The reply was interrupted; try again";
+    /// The model API asks to slow down.
+    ProviderRateLimited = "provider_rate_limited", 503, true, "The model is busy; try again later";
+    /// The model API refused the key.
+    ProviderAuth = "provider_auth", 500, false, "The model refused the service's credentials";
+    /// The account has no credit left.
+    ProviderQuota = "provider_quota", 500, false, "The model's quota is used up";
+    /// The model API is overloaded.
+    ProviderOverloaded = "provider_overloaded", 503, true, "The model is overloaded; try again later";
+    /// The conversation is longer than the model takes.
+    ProviderContextLength = "provider_context_length", 400, false, "The conversation is too long for the model";
+    /// The model API blocked the content.
+    ProviderContentFilter = "provider_content_filter", 400, false, "The model declined this content";
+    /// The model API did not accept the request.
+    ProviderBadRequest = "provider_bad_request", 500, false, "The model did not accept the request";
+    /// The model API could not be reached or failed.
+    ProviderUnavailable = "provider_unavailable", 503, true, "The model could not be reached; try again";
+    /// The model API reported an error inside its stream.
+    ProviderError = "provider_error", 503, true, "The model reported an error; try again";
+    /// The model's stream is not what its API documents.
+    ProviderStreamInvalid = "provider_stream_invalid", 503, true, "The model's answer could not be read; try again";
+    /// The model's stream ended before it was finished.
+    ProviderStreamEnded = "provider_stream_ended", 503, true, "The model's answer ended early; try again";
+    /// The model was silent for longer than the lease.
+    ProviderTimeout = "provider_timeout", 503, true, "The model stopped answering; try again";
+}
+
+impl Code {
+    /// The part before the first `_`, as in `errorDetail.category`.
+    pub fn category(self) -> &'static str {
+        self.as_str().split('_').next().unwrap_or_default()
+    }
+}
+
+/// Why a run failed: what clients may know, and apart from it what only the log line may say.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{}: {internal}", code.as_str())]
+pub struct Failure {
+    /// The class of the failure.
+    pub code: Code,
+    /// How long to wait before trying again, in ms, when the other side said so.
+    pub retry_after_ms: Option<u64>,
+    /// For the log line only; may quote the provider, never a key.
+    pub internal: String,
+}
+
+impl Failure {
+    /// A failure with its internal explanation.
+    pub fn new(code: Code, internal: impl Into<String>) -> Self {
+        Self { code, retry_after_ms: None, internal: internal.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wire_names_are_pinned() {
+        assert_eq!(Code::StateAlreadyRunning.as_str(), "state_already_running");
+        assert_eq!(Code::StateAlreadyRunning.status(), 409);
+        assert!(Code::StateAlreadyRunning.retryable());
+        assert_eq!(Code::StateSessionNotFound.message(), "Session not found");
+        assert_eq!(Code::ProviderRateLimited.category(), "provider");
+        assert_eq!(serde_json::to_string(&Code::Truncated).unwrap(), "\"TRUNCATED\"");
+    }
+}
