@@ -1,9 +1,28 @@
 //! Pure decision: no clock, no I/O, no bindings. This file is the map of the room.
 //!
-//! * [`ids`]: sequences, cursors and identifiers.
-//! * [`chunk`]: one JSON event of a reply.
-//! * [`error`]: every failure that leaves the service.
+//! What things are: [`ids`], [`time`], [`caller`], [`chunk`], [`record`], [`run`], [`error`].
+//!
+//! What happens to them:
+//! * [`session`]: the machine. Commands in, refusals or effects out.
+//! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
+//! * [`batch`]: when a producer's records are flushed.
+//! * [`view`] and [`reader`]: what a response may see, and what it does next.
+//! * [`snapshot`]: the committed conversation.
+//! * [`storage`]: rows, writes, and the trait that keeps them.
 
+pub mod batch;
+pub mod block;
+pub mod caller;
 pub mod chunk;
 pub mod error;
+pub mod frame;
 pub mod ids;
+pub mod log;
+pub mod reader;
+pub mod record;
+pub mod run;
+pub mod session;
+pub mod snapshot;
+pub mod storage;
+pub mod time;
+pub mod view;

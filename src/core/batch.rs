@@ -1,0 +1,119 @@
+//! When a producer's records are flushed (DESIGN.md section 4).
+//!
+//! At once when the last flush is `BATCH_WAIT_MS` old, else when it becomes so; at most one flush is unconfirmed, and what arrives
+//! meanwhile is the next. A run that nobody follows flushes once a second. A commit and a terminal flush in their own turn.
+
+use super::record::Record;
+use super::time::{Millis, UnixMillis};
+
+/// Least time between flushes of a run that nobody follows.
+pub const UNFOLLOWED_WAIT: Millis = Millis::new(1_000);
+
+/// Number of records that force a flush, so that memory stays bounded while a flush is unconfirmed.
+const FORCE_RECORDS: usize = 4_096;
+
+/// What to do with the records that are waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Nothing waits.
+    Nothing,
+    /// Flush in this turn.
+    Now,
+    /// Look again at this moment.
+    At(UnixMillis),
+    /// Look again when the unconfirmed flush is confirmed.
+    AfterConfirmation,
+}
+
+/// Records on their way to the log.
+#[derive(Debug)]
+pub struct Batcher {
+    wait: Millis,
+    waiting: Vec<Record>,
+    commit_waits: bool,
+    last: Option<UnixMillis>,
+    unconfirmed: bool,
+}
+
+impl Batcher {
+    /// A batcher with this least time between flushes.
+    pub fn new(wait: Millis) -> Self {
+        Self { wait, waiting: Vec::new(), commit_waits: false, last: None, unconfirmed: false }
+    }
+
+    /// Adds records behind those that wait.
+    pub fn offer(&mut self, records: Vec<Record>) {
+        self.commit_waits |= records.iter().any(|record| matches!(record, Record::Commit(_)));
+        self.waiting.extend(records);
+    }
+
+    /// Whether and when to flush.
+    pub fn next(&self, now: UnixMillis, followed: bool) -> Flush {
+        if self.waiting.is_empty() {
+            return Flush::Nothing;
+        }
+        if self.commit_waits || self.waiting.len() >= FORCE_RECORDS {
+            return Flush::Now;
+        }
+        let wait = if followed { self.wait } else { self.wait.max(UNFOLLOWED_WAIT) };
+        match self.last.map(|last| last.after(wait)) {
+            Some(due) if now < due => Flush::At(due),
+            _ if self.unconfirmed => Flush::AfterConfirmation,
+            _ => Flush::Now,
+        }
+    }
+
+    /// Takes what waits, for a flush in this turn.
+    pub fn take(&mut self, now: UnixMillis) -> Vec<Record> {
+        self.last = Some(now);
+        self.unconfirmed = true;
+        self.commit_waits = false;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Everything flushed so far is durable.
+    pub fn confirmed(&mut self) {
+        self.unconfirmed = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::chunk::Chunk;
+    use crate::core::record::Commit;
+
+    fn chunk() -> Vec<Record> {
+        vec![Record::Chunk { chunk: Chunk::new("text-delta"), attempt: None }]
+    }
+
+    fn at(ms: u64) -> UnixMillis {
+        UnixMillis::new(ms)
+    }
+
+    #[test]
+    fn the_first_chunk_goes_at_once_and_the_rest_in_batches() {
+        let mut batcher = Batcher::new(Millis::new(50));
+        assert_eq!(batcher.next(at(0), true), Flush::Nothing);
+        batcher.offer(chunk());
+        assert_eq!(batcher.next(at(1_000), true), Flush::Now);
+        batcher.take(at(1_000));
+        batcher.confirmed();
+        batcher.offer(chunk());
+        assert_eq!(batcher.next(at(1_001), true), Flush::At(at(1_050)));
+        assert_eq!(batcher.next(at(1_001), false), Flush::At(at(2_000)));
+        assert_eq!(batcher.next(at(1_050), true), Flush::Now);
+    }
+
+    #[test]
+    fn at_most_one_flush_is_unconfirmed_but_a_commit_never_waits() {
+        let mut batcher = Batcher::new(Millis::new(50));
+        batcher.offer(chunk());
+        batcher.take(at(0));
+        batcher.offer(chunk());
+        assert_eq!(batcher.next(at(60), true), Flush::AfterConfirmation);
+        batcher.offer(vec![Record::Commit(Commit { message: None, steps: 1 })]);
+        assert_eq!(batcher.next(at(1), true), Flush::Now);
+        assert_eq!(batcher.take(at(1)).len(), 2);
+    }
+}

@@ -1,0 +1,27 @@
+//! What a producer hands to the log: chunks, and commits of the message so far.
+
+use super::chunk::Chunk;
+use super::ids::AttemptId;
+
+/// One thing to write, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A chunk; with the attempt and its step from the attempt's `step_start` on.
+    Chunk {
+        /// The chunk, without its stamp.
+        chunk: Chunk,
+        /// The attempt and step that wrote it.
+        attempt: Option<(AttemptId, u32)>,
+    },
+    /// The conversation is whole up to the chunk before this record.
+    Commit(Commit),
+}
+
+/// A commit of the response message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    /// The UI message as JSON text; `None` when the run has written nothing that shows.
+    pub message: Option<String>,
+    /// Steps that this run has finished.
+    pub steps: u32,
+}

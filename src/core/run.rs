@@ -1,0 +1,82 @@
+//! One execution that answers one entry: its status, its fence and its outcome.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::Code;
+use super::ids::RunId;
+
+/// Where a run stands (`spec/helix.md` 1.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// Executing.
+    Running,
+    /// Waiting for a client's tool result or approval.
+    SuspendedClientTool,
+    /// Finished.
+    Completed,
+    /// Ended by a failure.
+    Failed,
+    /// Stopped by request.
+    Interrupted,
+    /// Another run took the session.
+    Superseded,
+}
+
+impl RunStatus {
+    /// Whether the run still counts as live: running or suspended.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Running | Self::SuspendedClientTool)
+    }
+}
+
+/// What started a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A new user message.
+    Send,
+    /// Answers to a suspended run's calls.
+    ToolResult,
+    /// The same turn again.
+    Retry,
+}
+
+/// The language of a run's chunks, and whether its producer lives inside the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Vocabulary {
+    /// AI SDK UI message chunks, written by a producer inside the object.
+    Ui,
+}
+
+/// What every write of a run carries; a stale one changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The run.
+    pub run: RunId,
+    /// The producer's claim within the run.
+    pub epoch: u32,
+}
+
+/// How a run ends. The first one wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The producer finished.
+    Completed,
+    /// Somebody asked to stop.
+    Interrupted,
+    /// The producer failed, or died.
+    Failed(Code),
+}
+
+impl Outcome {
+    /// The status that a run with this outcome has.
+    pub fn status(self) -> RunStatus {
+        match self {
+            Self::Completed => RunStatus::Completed,
+            Self::Interrupted => RunStatus::Interrupted,
+            Self::Failed(_) => RunStatus::Failed,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The fault-injecting double: plain maps, writes that fail before or after they landed, confirmations that a crash takes back.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use super::rows::{Block, BlockRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
+use super::{Storage, StorageError};
+use crate::core::block::{COLUMN_LIMIT, PARTS, first_of};
+use crate::core::ids::{Cursor, RunId};
+
+/// How the next `apply` fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing was kept.
+    Before,
+    /// Everything was kept, but the caller learns of a failure.
+    After,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Tables {
+    session: Option<SessionRow>,
+    runs: BTreeMap<u32, RunRow>,
+    blocks: BTreeMap<u64, BlockRow>,
+    messages: BTreeMap<u32, MessageRow>,
+    checkpoints: BTreeMap<u32, CheckpointRow>,
+}
+
+/// In-memory [`Storage`]. `history[0]` is what is durable; each applied transaction adds a state that a crash may lose.
+#[derive(Default)]
+pub struct Double {
+    history: RefCell<Vec<Tables>>,
+    fault: Cell<Option<Fault>>,
+}
+
+impl Double {
+    /// Empty storage.
+    pub fn new() -> Self {
+        Self { history: RefCell::new(vec![Tables::default()]), fault: Cell::new(None) }
+    }
+
+    /// The next [`Storage::apply`] fails.
+    pub fn fail_next(&self, fault: Fault) {
+        self.fault.set(Some(fault));
+    }
+
+    /// Everything applied so far is durable.
+    pub fn sync(&self) {
+        let mut history = self.history.try_borrow_mut().unwrap();
+        let newest = history.pop().unwrap();
+        *history = vec![newest];
+    }
+
+    /// The machine dies: of the transactions since the last sync only the first `kept` survive.
+    pub fn crash(&self, kept: usize) {
+        let mut history = self.history.try_borrow_mut().unwrap();
+        let survivor = history[kept.min(history.len() - 1)].clone();
+        *history = vec![survivor];
+    }
+
+    fn tables(&self) -> Tables {
+        self.history.try_borrow().unwrap().last().unwrap().clone()
+    }
+}
+
+fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
+    match write {
+        Write::Session(row) => tables.session = Some(row.clone()),
+        Write::Run(row) => {
+            tables.runs.insert(row.turn, row.clone());
+        }
+        Write::OpenBlock(row) => {
+            if row.bytes.len() > COLUMN_LIMIT {
+                return Err(StorageError::TooLarge(row.bytes.len()));
+            }
+            if tables.blocks.insert(row.key, row.clone()).is_some() {
+                return Err(StorageError::Failed("duplicate key".into()));
+            }
+        }
+        Write::ExtendBlock { key, last, bytes } => {
+            let block = tables.blocks.get_mut(key).ok_or(StorageError::Corrupt("the open block is gone"))?;
+            block.bytes.extend_from_slice(bytes);
+            block.last = *last;
+        }
+        Write::Message(row) => {
+            tables.messages.insert(row.index, row.clone());
+        }
+        Write::TruncateMessages(index) => tables.messages.retain(|at, _| at < index),
+        Write::Checkpoint(row) => {
+            if tables.checkpoints.insert(row.ordinal, row.clone()).is_some() {
+                return Err(StorageError::Failed("duplicate key".into()));
+            }
+        }
+        Write::DropAll => *tables = Tables::default(),
+    }
+    Ok(())
+}
+
+impl Storage for Double {
+    fn load(&self) -> Result<Option<Stored>, StorageError> {
+        let tables = self.tables();
+        Ok(tables.session.map(|session| Stored {
+            session,
+            run: tables.runs.into_values().next_back(),
+            truncated: tables.checkpoints.values().rfind(|c| c.kind == CheckpointKind::Truncate).map(|c| c.id.clone()),
+            checkpoint: tables.checkpoints.into_values().next_back(),
+            last_block: tables.blocks.into_values().next_back().map(|block| {
+                let len = block.bytes.len();
+                (BlockRow { bytes: Vec::new(), ..block }, len)
+            }),
+        }))
+    }
+
+    fn apply(&self, writes: &[Write]) -> Result<u64, StorageError> {
+        let fault = self.fault.take();
+        if fault == Some(Fault::Before) {
+            return Err(StorageError::Failed("injected before the write".into()));
+        }
+        let mut tables = self.tables();
+        writes.iter().try_for_each(|write| change(&mut tables, write))?;
+        self.history.try_borrow_mut().unwrap().push(tables);
+        match fault {
+            Some(_) => Err(StorageError::Failed("injected after the write".into())),
+            None => Ok(writes.len() as u64),
+        }
+    }
+
+    fn blocks(&self, cursor: Cursor, max_bytes: usize) -> Result<Vec<Block>, StorageError> {
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut size = 0;
+        for row in self.tables().blocks.into_values().filter(|row| cursor.lacks(row.last)) {
+            let is_part = row.key % PARTS != 0;
+            if !is_part && size >= max_bytes {
+                break;
+            }
+            size += row.bytes.len();
+            match blocks.last_mut() {
+                Some(block) if is_part => block.bytes.extend(row.bytes),
+                _ => blocks.push(Block {
+                    first: first_of(row.key).unwrap(),
+                    last: row.last,
+                    run: row.run,
+                    attempt: row.attempt,
+                    bytes: row.bytes,
+                }),
+            }
+        }
+        Ok(blocks)
+    }
+
+    fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError> {
+        let rows: Vec<_> = self.tables().messages.into_values().take_while(|row| row.index < count).collect();
+        if rows.len() == count as usize { Ok(rows) } else { Err(StorageError::Corrupt("a message is missing")) }
+    }
+
+    fn message(&self, id: &str, count: u32) -> Result<Option<MessageRow>, StorageError> {
+        Ok(self.tables().messages.into_values().find(|row| row.id.as_str() == id && row.index < count))
+    }
+
+    fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {
+        Ok(self.tables().runs.into_values().find(|row| row.id == *id))
+    }
+
+    fn counts(&self) -> Result<Vec<(String, u64)>, StorageError> {
+        let tables = self.tables();
+        if tables.session.is_none() {
+            return Ok(Vec::new());
+        }
+        Ok([
+            ("session", 1),
+            ("run", tables.runs.len()),
+            ("chunk_block", tables.blocks.len()),
+            ("message", tables.messages.len()),
+            ("checkpoint", tables.checkpoints.len()),
+        ]
+        .map(|(name, rows)| (name.to_owned(), rows as u64))
+        .to_vec())
+    }
+}

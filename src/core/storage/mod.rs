@@ -1,0 +1,78 @@
+//! What a session keeps, and the only way to keep it. The shell implements [`Storage`] on the object's SQLite; tests on a double and
+//! on native SQLite with the same statements ([`sql`]).
+//!
+//! * [`rows`]: the rows and the writes.
+//! * [`sql`]: schema, migrations and statements, over any SQLite; [`cells`]: its values.
+//! * [`contract`]: the suite that every implementation must pass, as data.
+//! * `double`: the fault-injecting double of the tests.
+
+pub mod cells;
+pub mod contract;
+#[cfg(test)]
+pub mod double;
+pub mod rows;
+pub mod sql;
+
+pub use rows::{Block, BlockRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
+
+use super::ids::{Cursor, RunId};
+use thiserror::Error;
+
+/// The storage refused or failed. After a failed write nobody knows what was kept: the session in memory is thrown away and reloaded.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum StorageError {
+    /// A statement failed; the text is for the log line only.
+    #[error("storage failed: {0}")]
+    Failed(String),
+    /// Rows that this version cannot read.
+    #[error("stored rows are not readable: {0}")]
+    Corrupt(&'static str),
+    /// A value over [`super::block::COLUMN_LIMIT`].
+    #[error("a stored value has {0} bytes, more than one column takes")]
+    TooLarge(usize),
+}
+
+/// Synchronous storage of one session. A write is durable only once the shell's `sync` has returned.
+pub trait Storage {
+    /// Everything a session is rebuilt from, or `None` when nothing was ever written. Writes nothing.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn load(&self) -> Result<Option<Stored>, StorageError>;
+
+    /// Applies all writes or none, and returns the rows written as the storage counts them. The first write creates the schema.
+    ///
+    /// # Errors
+    /// [`StorageError`]; nothing was applied.
+    fn apply(&self, writes: &[Write]) -> Result<u64, StorageError>;
+
+    /// Whole blocks that hold chunks after `cursor`, in order: at least one when there is one, then more until `max_bytes` are reached.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn blocks(&self, cursor: Cursor, max_bytes: usize) -> Result<Vec<Block>, StorageError>;
+
+    /// The first `count` messages.
+    ///
+    /// # Errors
+    /// [`StorageError`]; [`StorageError::Corrupt`] when there are fewer.
+    fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError>;
+
+    /// The message with this id among the first `count`.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn message(&self, id: &str, count: u32) -> Result<Option<MessageRow>, StorageError>;
+
+    /// A run by its id.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError>;
+
+    /// Rows per table, in the order of the schema; empty when there is no table.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn counts(&self) -> Result<Vec<(String, u64)>, StorageError>;
+}

@@ -1,0 +1,189 @@
+//! The rows of a session (DESIGN.md section 5) and the writes that change them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RunId, Sequence};
+use crate::core::run::{EntryKind, RunStatus, Vocabulary};
+use crate::core::session::StreamStatus;
+use crate::core::time::UnixMillis;
+
+/// The one row of table `session`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// Whose session it is; `None` while everybody is one anonymous caller.
+    pub owner: Option<String>,
+    /// Random text that makes this session's message ids unique across sessions.
+    pub salt: String,
+    /// When the session was created.
+    pub created: UnixMillis,
+    /// The highest sequence that retention has removed.
+    pub floor: Cursor,
+    /// The run that holds the claim, or held it last.
+    pub run: Option<RunId>,
+    /// The stream's own status.
+    pub status: StreamStatus,
+}
+
+/// A row of table `run`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRow {
+    /// The run's number within the session: 1, 2, 3 …
+    pub turn: u32,
+    /// The run's id.
+    pub id: RunId,
+    /// Where the run stands.
+    pub status: RunStatus,
+    /// What started it.
+    pub entry: EntryKind,
+    /// The client's idempotency key and the hash of its input.
+    pub request_key: Option<String>,
+    /// Hash of the entry's input.
+    pub input_hash: Option<String>,
+    /// Cursor that precedes the run's first chunk.
+    pub start: Cursor,
+    /// The run's last chunk, once it has ended.
+    pub end: Option<Cursor>,
+    /// Index of the UI message that the response writes.
+    pub message_index: u32,
+    /// Id of that message.
+    pub message_id: MessageId,
+    /// Until when the producer is believed alive.
+    pub lease_until: UnixMillis,
+    /// Fence within the run: a producer that re-claims gets a higher one.
+    pub epoch: u32,
+    /// Attempts of the current step.
+    pub attempts: u32,
+    /// The language of the run's chunks.
+    pub vocabulary: Vocabulary,
+    /// The agent that was chosen for it.
+    pub agent: String,
+    /// When the run was started.
+    pub started: UnixMillis,
+    /// When it ended.
+    pub ended: Option<UnixMillis>,
+    /// Code of the failure that ended it, as on the wire.
+    pub error: Option<crate::core::error::Code>,
+}
+
+/// A row of table `chunk_block`: finished frames, or one part of a frame that is too large for a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockRow {
+    /// First sequence × 1024 + part.
+    pub key: u64,
+    /// Last sequence.
+    pub last: Sequence,
+    /// The run that wrote it.
+    pub run: RunId,
+    /// The attempt that wrote it.
+    pub attempt: Option<AttemptId>,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A whole block, its parts put together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// First sequence.
+    pub first: Sequence,
+    /// Last sequence.
+    pub last: Sequence,
+    /// The run that wrote it.
+    pub run: RunId,
+    /// The attempt that wrote it.
+    pub attempt: Option<AttemptId>,
+    /// Finished frames, `first` to `last`.
+    pub bytes: Vec<u8>,
+}
+
+/// A row of table `message`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRow {
+    /// Place in the conversation: 0, 1, 2 …
+    pub index: u32,
+    /// The UI message's id.
+    pub id: MessageId,
+    /// `user`, `assistant` or `system`.
+    pub role: String,
+    /// The run that wrote it, or that it started.
+    pub run: Option<RunId>,
+    /// The UI message.
+    pub json: String,
+}
+
+/// What a checkpoint stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointKind {
+    /// A run's start with its input.
+    Entry,
+    /// A finished step.
+    Step,
+    /// A run's end.
+    End,
+    /// A rewind of the conversation.
+    Truncate,
+}
+
+/// A row of table `checkpoint`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointRow {
+    /// 1, 2, 3 …
+    pub ordinal: u32,
+    /// The checkpoint's id.
+    pub id: CheckpointId,
+    /// What it stands for.
+    pub kind: CheckpointKind,
+    /// Messages that it covers, from the first.
+    pub message_count: u32,
+    /// The cursor: everything up to here is in those messages.
+    pub sequence: Cursor,
+    /// Finished steps of the session.
+    pub step_count: u32,
+    /// Custom state as JSON text; `None` when there is none.
+    pub state: Option<String>,
+    /// The run that committed it.
+    pub run: RunId,
+}
+
+/// What a session is rebuilt from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The session.
+    pub session: SessionRow,
+    /// The run with the highest turn.
+    pub run: Option<RunRow>,
+    /// The latest checkpoint.
+    pub checkpoint: Option<CheckpointRow>,
+    /// Id of the latest `truncate` checkpoint.
+    pub truncated: Option<CheckpointId>,
+    /// The last block without its bytes, and their number.
+    pub last_block: Option<(BlockRow, usize)>,
+}
+
+/// One change. A list of them is applied whole or not at all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Write {
+    /// Inserts or replaces the session's row.
+    Session(SessionRow),
+    /// Inserts or replaces a run, by its turn.
+    Run(RunRow),
+    /// Inserts a block.
+    OpenBlock(BlockRow),
+    /// Appends bytes to a block.
+    ExtendBlock {
+        /// The block's key.
+        key: u64,
+        /// Its last sequence afterwards.
+        last: Sequence,
+        /// The bytes to append.
+        bytes: Vec<u8>,
+    },
+    /// Inserts or replaces a message, by its index.
+    Message(MessageRow),
+    /// Removes the messages from this index on.
+    TruncateMessages(u32),
+    /// Inserts a checkpoint.
+    Checkpoint(CheckpointRow),
+    /// Removes every table.
+    DropAll,
+}

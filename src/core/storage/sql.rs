@@ -1,0 +1,458 @@
+//! Schema, migrations and statements, over any SQLite: the object's in production, a native one in tests.
+//!
+//! Rows written are money: integer keys, no secondary index. A look-up by text id scans, and the tables it scans are short
+//! (one row a run, one a message). Every text or blob that may grow goes through the splitter at [`COLUMN_LIMIT`]: part `n` of the
+//! value at `index` has the key `index × 1024 + n`.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use super::cells::{
+    Cells, Param, cursor, integer, key, optional, read_block, read_run, small, split, tag, text, untag,
+};
+use super::rows::{Block, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
+use super::{Storage, StorageError};
+use crate::core::block::{COLUMN_LIMIT, PARTS, first_of, key_floor};
+use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RunId};
+use crate::core::time::UnixMillis;
+
+/// Called with each result row, until it breaks.
+pub type EachRow<'a> = dyn FnMut(&dyn Cells) -> Result<ControlFlow<()>, StorageError> + 'a;
+
+/// A SQLite connection.
+pub trait Sql {
+    /// Runs one statement and returns the rows it wrote.
+    ///
+    /// # Errors
+    /// [`StorageError::Failed`], or what `each` returned.
+    fn run(&self, statement: &'static str, params: &[Param<'_>], each: &mut EachRow<'_>) -> Result<u64, StorageError>;
+
+    /// Runs `body` so that all of its statements hold or none.
+    ///
+    /// # Errors
+    /// What `body` returned; everything was rolled back.
+    fn transaction(&self, body: &mut dyn FnMut() -> Result<u64, StorageError>) -> Result<u64, StorageError>;
+}
+
+/// Numbered migrations: the first accepted write runs those that a session lacks.
+const MIGRATIONS: [&[&str]; 1] = [&[
+    "CREATE TABLE session (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, owner TEXT, salt TEXT NOT NULL, \
+     created INTEGER NOT NULL, floor INTEGER NOT NULL, run TEXT, status TEXT NOT NULL) STRICT",
+    "CREATE TABLE run (turn INTEGER PRIMARY KEY, id TEXT NOT NULL, status TEXT NOT NULL, entry TEXT NOT NULL, request_key TEXT, \
+     input_hash TEXT, start INTEGER NOT NULL, end_ INTEGER, message_index INTEGER NOT NULL, message_id TEXT NOT NULL, \
+     lease_until INTEGER NOT NULL, epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, vocabulary TEXT NOT NULL, agent TEXT NOT NULL, \
+     started INTEGER NOT NULL, ended INTEGER, error TEXT) STRICT",
+    "CREATE TABLE chunk_block (key INTEGER PRIMARY KEY, last INTEGER NOT NULL, run TEXT NOT NULL, attempt TEXT, bytes BLOB NOT NULL) STRICT",
+    "CREATE TABLE message (key INTEGER PRIMARY KEY, id TEXT NOT NULL, role TEXT NOT NULL, run TEXT, json TEXT NOT NULL) STRICT",
+    "CREATE TABLE checkpoint (key INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, message_count INTEGER NOT NULL, \
+     sequence INTEGER NOT NULL, step_count INTEGER NOT NULL, run TEXT NOT NULL, state TEXT) STRICT",
+]];
+
+const TABLES: [(&str, &str, &str); 5] = [
+    ("session", "SELECT count(*) FROM session", "DROP TABLE session"),
+    ("run", "SELECT count(*) FROM run", "DROP TABLE run"),
+    ("chunk_block", "SELECT count(*) FROM chunk_block", "DROP TABLE chunk_block"),
+    ("message", "SELECT count(*) FROM message", "DROP TABLE message"),
+    ("checkpoint", "SELECT count(*) FROM checkpoint", "DROP TABLE checkpoint"),
+];
+
+macro_rules! select_run {
+    ($tail:literal) => {
+        concat!(
+            "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
+             attempts, vocabulary, agent, started, ended, error FROM run ",
+            $tail
+        )
+    };
+}
+
+/// [`Storage`] over a SQLite connection.
+pub struct SqlStorage<S> {
+    sql: S,
+    /// Schema version that the tables have; `None` until it was looked up, 0 without tables.
+    version: Cell<Option<usize>>,
+}
+
+impl<S: Sql> SqlStorage<S> {
+    /// Uses this connection. Reads and writes nothing.
+    pub fn new(sql: S) -> Self {
+        Self { sql, version: Cell::new(None) }
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &S {
+        &self.sql
+    }
+
+    fn version(&self) -> Result<usize, StorageError> {
+        if let Some(version) = self.version.get() {
+            return Ok(version);
+        }
+        let exists = self
+            .one("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'session'", &[], |row| {
+                integer(row, 0)
+            })?
+            .unwrap_or(0);
+        let version = if exists == 0 {
+            0
+        } else {
+            self.one("SELECT version FROM session", &[], |row| integer(row, 0))?.unwrap_or(0)
+        };
+        let version = usize::try_from(version).map_err(|_| StorageError::Corrupt("session.version"))?;
+        if version > MIGRATIONS.len() {
+            return Err(StorageError::Corrupt("session.version is newer than this build"));
+        }
+        self.version.set(Some(version));
+        Ok(version)
+    }
+
+    fn one<T>(
+        &self,
+        statement: &'static str,
+        params: &[Param<'_>],
+        mut read: impl FnMut(&dyn Cells) -> Result<T, StorageError>,
+    ) -> Result<Option<T>, StorageError> {
+        let mut found = None;
+        self.sql.run(statement, params, &mut |row| {
+            found = Some(read(row)?);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    fn execute(&self, statement: &'static str, params: &[Param<'_>]) -> Result<u64, StorageError> {
+        for param in params {
+            match param {
+                Param::Text(text) if text.len() > COLUMN_LIMIT => return Err(StorageError::TooLarge(text.len())),
+                Param::Blob(bytes) if bytes.len() > COLUMN_LIMIT => return Err(StorageError::TooLarge(bytes.len())),
+                _ => {}
+            }
+        }
+        self.sql.run(statement, params, &mut |_| Ok(ControlFlow::Continue(())))
+    }
+
+    fn migrate(&self) -> Result<u64, StorageError> {
+        let mut written = 0_u64;
+        for step in MIGRATIONS.iter().skip(self.version()?).copied().flatten() {
+            written = written.saturating_add(self.execute(step, &[])?);
+        }
+        self.version.set(Some(MIGRATIONS.len()));
+        Ok(written)
+    }
+
+    fn write(&self, write: &Write) -> Result<u64, StorageError> {
+        match write {
+            Write::Session(row) => self.write_session(row),
+            Write::Run(row) => self.write_run(row),
+            Write::OpenBlock(row) => self.execute(
+                "INSERT INTO chunk_block (key, last, run, attempt, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
+                &[
+                    Param::Integer(row.key),
+                    Param::Integer(row.last.get()),
+                    Param::Text(row.run.as_str()),
+                    optional(row.attempt.as_ref().map(AttemptId::as_str)),
+                    Param::Blob(&row.bytes),
+                ],
+            ),
+            Write::ExtendBlock { key, last, bytes } => {
+                let written = self.execute(
+                    "UPDATE chunk_block SET bytes = CAST(bytes || ?2 AS BLOB), last = ?3 WHERE key = ?1",
+                    &[Param::Integer(*key), Param::Blob(bytes), Param::Integer(last.get())],
+                )?;
+                if written == 0 { Err(StorageError::Corrupt("the open block is gone")) } else { Ok(written) }
+            }
+            Write::Message(row) => self.write_message(row),
+            Write::TruncateMessages(index) => {
+                self.execute("DELETE FROM message WHERE key >= ?1", &[Param::Integer(key(*index, 0))])
+            }
+            Write::Checkpoint(row) => self.write_checkpoint(row),
+            Write::DropAll => {
+                let mut written = 0_u64;
+                for (_, _, drop) in TABLES {
+                    written = written.saturating_add(self.execute(drop, &[])?);
+                }
+                self.version.set(Some(0));
+                Ok(written)
+            }
+        }
+    }
+
+    fn write_session(&self, row: &SessionRow) -> Result<u64, StorageError> {
+        self.execute(
+            "INSERT OR REPLACE INTO session (one, version, owner, salt, created, floor, run, status) \
+             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            &[
+                Param::Integer(u64::try_from(MIGRATIONS.len()).unwrap_or(0)),
+                optional(row.owner.as_deref()),
+                Param::Text(&row.salt),
+                Param::Integer(row.created.get()),
+                Param::Integer(row.floor.get()),
+                optional(row.run.as_ref().map(RunId::as_str)),
+                Param::Text(&tag(&row.status)?),
+            ],
+        )
+    }
+
+    fn write_run(&self, row: &RunRow) -> Result<u64, StorageError> {
+        let error = row.error.as_ref().map(tag).transpose()?;
+        self.execute(
+            "INSERT OR REPLACE INTO run (turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, \
+             lease_until, epoch, attempts, vocabulary, agent, started, ended, error) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+            &[
+                Param::Integer(u64::from(row.turn)),
+                Param::Text(row.id.as_str()),
+                Param::Text(&tag(&row.status)?),
+                Param::Text(&tag(&row.entry)?),
+                optional(row.request_key.as_deref()),
+                optional(row.input_hash.as_deref()),
+                Param::Integer(row.start.get()),
+                row.end.map_or(Param::Null, |end| Param::Integer(end.get())),
+                Param::Integer(u64::from(row.message_index)),
+                Param::Text(row.message_id.as_str()),
+                Param::Integer(row.lease_until.get()),
+                Param::Integer(u64::from(row.epoch)),
+                Param::Integer(u64::from(row.attempts)),
+                Param::Text(&tag(&row.vocabulary)?),
+                Param::Text(&row.agent),
+                Param::Integer(row.started.get()),
+                row.ended.map_or(Param::Null, |ended| Param::Integer(ended.get())),
+                optional(error.as_deref()),
+            ],
+        )
+    }
+
+    fn write_message(&self, row: &MessageRow) -> Result<u64, StorageError> {
+        let mut written = 0_u64;
+        let mut end = key(row.index, 0);
+        for part in split(&row.json) {
+            written = written.saturating_add(self.execute(
+                "INSERT OR REPLACE INTO message (key, id, role, run, json) VALUES (?1, ?2, ?3, ?4, ?5)",
+                &[
+                    Param::Integer(end),
+                    Param::Text(row.id.as_str()),
+                    Param::Text(&row.role),
+                    optional(row.run.as_ref().map(RunId::as_str)),
+                    Param::Text(part),
+                ],
+            )?);
+            end = end.saturating_add(1);
+        }
+        let stale = self.execute(
+            "DELETE FROM message WHERE key >= ?1 AND key < ?2",
+            &[Param::Integer(end), Param::Integer(key(row.index.saturating_add(1), 0))],
+        )?;
+        Ok(written.saturating_add(stale))
+    }
+
+    fn write_checkpoint(&self, row: &CheckpointRow) -> Result<u64, StorageError> {
+        let mut written = 0_u64;
+        let kind = tag(&row.kind)?;
+        let parts = row.state.as_deref().map(split).unwrap_or_default();
+        for part in 0..parts.len().max(1) {
+            written = written.saturating_add(self.execute(
+                "INSERT INTO checkpoint (key, id, kind, message_count, sequence, step_count, run, state) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                &[
+                    Param::Integer(key(row.ordinal, u64::try_from(part).unwrap_or(0))),
+                    Param::Text(row.id.as_str()),
+                    Param::Text(&kind),
+                    Param::Integer(u64::from(row.message_count)),
+                    Param::Integer(row.sequence.get()),
+                    Param::Integer(u64::from(row.step_count)),
+                    Param::Text(row.run.as_str()),
+                    optional(parts.get(part).copied()),
+                ],
+            )?);
+        }
+        Ok(written)
+    }
+
+    fn latest_checkpoint(&self) -> Result<Option<CheckpointRow>, StorageError> {
+        let mut found: Option<CheckpointRow> = None;
+        self.sql.run(
+            "SELECT key, id, kind, message_count, sequence, step_count, run, state FROM checkpoint \
+             WHERE key >= (SELECT max(key) / 1024 * 1024 FROM checkpoint) ORDER BY key",
+            &[],
+            &mut |row| {
+                match &mut found {
+                    Some(checkpoint) => {
+                        checkpoint.state.get_or_insert_default().push_str(&row.text(7).unwrap_or_default());
+                    }
+                    None => {
+                        found = Some(CheckpointRow {
+                            ordinal: small(integer(row, 0)?.checked_div(PARTS))?,
+                            id: CheckpointId::new(text(row, 1)?),
+                            kind: untag(&text(row, 2)?)?,
+                            message_count: small(row.integer(3))?,
+                            sequence: cursor(row, 4)?,
+                            step_count: small(row.integer(5))?,
+                            run: RunId::new(text(row, 6)?),
+                            state: row.text(7),
+                        });
+                    }
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(found)
+    }
+
+    fn message_rows(&self, from: u64, until: u64) -> Result<Vec<MessageRow>, StorageError> {
+        let mut rows: Vec<MessageRow> = Vec::new();
+        self.sql.run(
+            "SELECT key, id, role, run, json FROM message WHERE key >= ?1 AND key < ?2 ORDER BY key",
+            &[Param::Integer(from), Param::Integer(until)],
+            &mut |row| {
+                let index = small(integer(row, 0)?.checked_div(PARTS))?;
+                match rows.last_mut().filter(|last| last.index == index) {
+                    Some(message) => message.json.push_str(&text(row, 4)?),
+                    None => rows.push(MessageRow {
+                        index,
+                        id: MessageId::new(text(row, 1)?),
+                        role: text(row, 2)?,
+                        run: row.text(3).map(RunId::new),
+                        json: text(row, 4)?,
+                    }),
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(rows)
+    }
+}
+
+impl<S: Sql> Storage for SqlStorage<S> {
+    fn load(&self) -> Result<Option<Stored>, StorageError> {
+        if self.version()? == 0 {
+            return Ok(None);
+        }
+        let session = self.one("SELECT owner, salt, created, floor, run, status FROM session", &[], |row| {
+            Ok(SessionRow {
+                owner: row.text(0),
+                salt: text(row, 1)?,
+                created: UnixMillis::new(integer(row, 2)?),
+                floor: cursor(row, 3)?,
+                run: row.text(4).map(RunId::new),
+                status: untag(&text(row, 5)?)?,
+            })
+        })?;
+        let Some(session) = session else { return Ok(None) };
+        let run = self.one(select_run!("ORDER BY turn DESC LIMIT 1"), &[], read_run)?;
+        let last_block = self.one(
+            "SELECT key, last, run, attempt, length(bytes) FROM chunk_block ORDER BY key DESC LIMIT 1",
+            &[],
+            |row| {
+                let len = usize::try_from(integer(row, 4)?).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
+                Ok((read_block(row, Vec::new())?, len))
+            },
+        )?;
+        let truncated =
+            self.one("SELECT id FROM checkpoint WHERE kind = 'truncate' ORDER BY key DESC LIMIT 1", &[], |row| {
+                Ok(CheckpointId::new(text(row, 0)?))
+            })?;
+        Ok(Some(Stored { session, run, checkpoint: self.latest_checkpoint()?, truncated, last_block }))
+    }
+
+    fn apply(&self, writes: &[Write]) -> Result<u64, StorageError> {
+        let before = self.version()?;
+        if let [write] = writes
+            && before == MIGRATIONS.len()
+            && matches!(write, Write::ExtendBlock { .. } | Write::OpenBlock(_))
+        {
+            return self.write(write);
+        }
+        let result = self.sql.transaction(&mut || {
+            let mut written = if self.version()? < MIGRATIONS.len() { self.migrate()? } else { 0 };
+            for write in writes {
+                written = written.saturating_add(self.write(write)?);
+            }
+            Ok(written)
+        });
+        if result.is_err() {
+            self.version.set(Some(before));
+        }
+        result
+    }
+
+    fn blocks(&self, cursor: Cursor, max_bytes: usize) -> Result<Vec<Block>, StorageError> {
+        let mut blocks: Vec<Block> = Vec::new();
+        if self.version()? == 0 {
+            return Ok(blocks);
+        }
+        let mut size = 0_usize;
+        self.sql.run(
+            "SELECT key, last, run, attempt, bytes FROM chunk_block \
+             WHERE key >= (SELECT coalesce(max(key), 0) FROM chunk_block WHERE key <= ?1) AND last > ?2 ORDER BY key",
+            &[Param::Integer(key_floor(cursor)), Param::Integer(cursor.get())],
+            &mut |row| {
+                let bytes = row.blob(4).ok_or(StorageError::Corrupt("chunk_block.bytes"))?;
+                let is_part = integer(row, 0)?.checked_rem(PARTS) != Some(0);
+                if !is_part && size >= max_bytes {
+                    return Ok(ControlFlow::Break(()));
+                }
+                size = size.saturating_add(bytes.len());
+                match blocks.last_mut() {
+                    Some(block) if is_part => block.bytes.extend_from_slice(&bytes),
+                    _ => {
+                        let row = read_block(row, bytes)?;
+                        blocks.push(Block {
+                            first: first_of(row.key).ok_or(StorageError::Corrupt("chunk_block.key"))?,
+                            last: row.last,
+                            run: row.run,
+                            attempt: row.attempt,
+                            bytes: row.bytes,
+                        });
+                    }
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(blocks)
+    }
+
+    fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError> {
+        if count == 0 || self.version()? == 0 {
+            return Ok(Vec::new());
+        }
+        let rows = self.message_rows(0, key(count, 0))?;
+        if rows.len() == usize::try_from(count).unwrap_or(usize::MAX) {
+            Ok(rows)
+        } else {
+            Err(StorageError::Corrupt("a message is missing"))
+        }
+    }
+
+    fn message(&self, id: &str, count: u32) -> Result<Option<MessageRow>, StorageError> {
+        if count == 0 || self.version()? == 0 {
+            return Ok(None);
+        }
+        let at = self.one(
+            "SELECT key FROM message WHERE id = ?1 AND key < ?2 ORDER BY key LIMIT 1",
+            &[Param::Text(id), Param::Integer(key(count, 0))],
+            |row| integer(row, 0),
+        )?;
+        let Some(at) = at else { return Ok(None) };
+        Ok(self.message_rows(at, at.saturating_add(PARTS))?.into_iter().next())
+    }
+
+    fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {
+        if self.version()? == 0 {
+            return Ok(None);
+        }
+        self.one(select_run!("WHERE id = ?1"), &[Param::Text(id.as_str())], read_run)
+    }
+
+    fn counts(&self) -> Result<Vec<(String, u64)>, StorageError> {
+        if self.version()? == 0 {
+            return Ok(Vec::new());
+        }
+        TABLES
+            .iter()
+            .map(|(name, count, _)| {
+                let rows = self.one(count, &[], |row| integer(row, 0))?.unwrap_or(0);
+                Ok(((*name).to_owned(), rows))
+            })
+            .collect()
+    }
+}

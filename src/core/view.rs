@@ -1,0 +1,96 @@
+//! What readers may see of a session: only what is durable.
+
+use std::collections::VecDeque;
+
+use super::error::Code;
+use super::ids::{Cursor, MessageId, RunId};
+use super::run::RunStatus;
+use super::session::StreamStatus;
+use super::storage::RunRow;
+
+/// Runs whose end is kept in memory for readers that lag behind them.
+const KEPT_RUNS: usize = 16;
+
+/// A run as readers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunView {
+    /// The run.
+    pub id: RunId,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// The message that its response writes.
+    pub message_id: MessageId,
+    /// Cursor that precedes its first chunk.
+    pub start: Cursor,
+    /// Its last chunk, once it has ended.
+    pub end: Option<Cursor>,
+    /// What ended it, if it failed.
+    pub error: Option<Code>,
+}
+
+impl RunView {
+    /// The readable part of a run's row.
+    pub fn of(run: &RunRow) -> Self {
+        Self {
+            id: run.id.clone(),
+            status: run.status,
+            message_id: run.message_id.clone(),
+            start: run.start,
+            end: run.end,
+            error: run.error,
+        }
+    }
+}
+
+/// Everything durable that a reader needs to decide what comes next.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    durable: Cursor,
+    floor: Cursor,
+    status: Option<StreamStatus>,
+    runs: VecDeque<RunView>,
+}
+
+impl View {
+    /// The view of a session that was just read from its rows.
+    pub fn new(durable: Cursor, floor: Cursor, status: Option<StreamStatus>, run: Option<RunView>) -> Self {
+        Self { durable, floor, status, runs: run.into_iter().collect() }
+    }
+
+    /// The durable head.
+    pub fn durable(&self) -> Cursor {
+        self.durable
+    }
+
+    /// The highest sequence that retention has removed.
+    pub fn floor(&self) -> Cursor {
+        self.floor
+    }
+
+    /// The stream's own status; `None` when the session does not exist.
+    pub fn status(&self) -> Option<StreamStatus> {
+        self.status
+    }
+
+    /// The current or last run.
+    pub fn run(&self) -> Option<&RunView> {
+        self.runs.back()
+    }
+
+    /// A recent run by its id.
+    pub fn find(&self, id: &RunId) -> Option<&RunView> {
+        self.runs.iter().rev().find(|run| run.id == *id)
+    }
+
+    pub(super) fn advance(&mut self, durable: Cursor, status: StreamStatus, run: RunView) {
+        self.durable = durable;
+        self.status = Some(status);
+        match self.runs.back_mut().filter(|last| last.id == run.id) {
+            Some(last) => *last = run,
+            None => self.runs.push_back(run),
+        }
+        if self.runs.len() > KEPT_RUNS {
+            self.runs.pop_front();
+        }
+    }
+}
