@@ -3,7 +3,9 @@
 .PHONY: help run build test check bench setup clean
 .DEFAULT_GOAL := help
 
-export PORT STATE ENV_FILE HOST
+# Relative paths in STATE and ENV_FILE start where make was called, also with `make -C`.
+REJOIN_CALLER := $(if $(findstring w,$(firstword -$(MAKEFLAGS))),$(PWD),$(CURDIR))
+export PORT HOST STATE ENV_FILE LOG_LEVEL REJOIN_CALLER
 
 help:
 	@echo 'make run     serve (PORT=8787, STATE=.state, ENV_FILE=none); ends on SIGTERM or Ctrl-C'

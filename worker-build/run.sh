@@ -5,4 +5,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 "$HERE/build.sh"
 export PATH=$NODE_BIN:$PATH
-exec node "$ROOT/launcher/serve.mjs"
+REJOIN_FOLLOW_PARENT=1 exec node "$ROOT/launcher/serve.mjs"
