@@ -10,6 +10,8 @@
 //!
 //! Imports point one way: `shell → {dialect, model, streams} → core`.
 
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
+
 pub mod core;
 pub mod dialect;
 pub mod model;
