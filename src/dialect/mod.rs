@@ -1,1 +1,9 @@
 //! Pure translation, one file or folder per client language. This file is the map of the room.
+//!
+//! * [`route`]: from method and path to what is asked.
+//! * [`cursor`]: cursors as clients write them.
+//! * [`wire`]: stream wire v2, the language of `/sse`.
+
+pub mod cursor;
+pub mod route;
+pub mod wire;
