@@ -9,7 +9,7 @@ use super::block::{Frame, OpenBlock, lay};
 use super::chunk::{Chunk, Stamp};
 use super::frame;
 use super::ids::{Cursor, RunId, SequenceOutOfRange};
-use super::storage::Write;
+use super::storage::{Block, Write};
 
 /// Bytes of the newest frames that stay in memory, so that live readers need no storage.
 const TAIL_BYTES: usize = 256 * 1024;
@@ -27,6 +27,31 @@ pub struct Batch {
     pub through: Cursor,
     /// The frames.
     pub bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// Adds a stored block, cut at what the batch has already and at `until`.
+    pub fn take(&mut self, block: &Block, until: Cursor) {
+        let after = block.first.before();
+        if after < until {
+            self.take_frames(after, block.last.cursor(), &block.bytes, until);
+        }
+    }
+
+    fn take_frames(&mut self, after: Cursor, through: Cursor, bytes: &[u8], until: Cursor) {
+        let known = self.through.get().saturating_sub(after.get());
+        let wanted = frame::skip(bytes, known);
+        let excess = through.get().saturating_sub(until.get());
+        if excess == 0 {
+            self.bytes.extend_from_slice(wanted);
+            self.through = self.through.max(through);
+        } else {
+            let rest = frame::skip(wanted, until.get().saturating_sub(self.through.get()));
+            let end = wanted.len().saturating_sub(rest.len());
+            self.bytes.extend_from_slice(wanted.get(..end).unwrap_or_default());
+            self.through = self.through.max(until);
+        }
+    }
 }
 
 /// The log's head, floor, open block and tail.
@@ -98,21 +123,20 @@ impl Log {
         self.durable = self.durable.max(head.min(self.head));
     }
 
-    /// The frames after `cursor` up to the durable head as far as they are in memory, at most about `max_bytes` of them.
-    /// `None` when the reader must go to the blocks first.
-    pub fn recent(&self, cursor: Cursor, max_bytes: usize) -> Option<Batch> {
+    /// The frames after `cursor` up to `until` as far as they are in memory, at most about `max_bytes` of them and never past the
+    /// durable head. `None` when the reader must go to the blocks first.
+    pub fn recent(&self, cursor: Cursor, until: Cursor, max_bytes: usize) -> Option<Batch> {
         if self.tail.front().is_none_or(|oldest| cursor < oldest.after) {
             return None;
         }
+        let until = until.min(self.durable);
         let mut batch = Batch { after: cursor, through: cursor, bytes: Vec::new() };
         let from = self.tail.partition_point(|batch| batch.through <= cursor);
         for part in self.tail.iter().skip(from) {
-            if part.through > self.durable || batch.bytes.len() >= max_bytes {
+            if part.after >= until || batch.bytes.len() >= max_bytes {
                 break;
             }
-            let known = batch.through.get().saturating_sub(part.after.get());
-            batch.bytes.extend_from_slice(frame::skip(&part.bytes, known));
-            batch.through = part.through;
+            batch.take_frames(part.after, part.through, &part.bytes, until);
         }
         Some(batch)
     }
