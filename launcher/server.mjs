@@ -229,8 +229,24 @@ function signalGroup(pid, signal) {
 }
 
 async function endGroup(pid) {
-  // Also zombies count for a moment; a group that outlives this has none of our processes left alive.
-  for (let tries = 0; tries < 200 && signalGroup(pid, 'SIGKILL'); tries += 1) await sleep(10);
+  for (let tries = 0; tries < 500 && signalGroup(pid, 'SIGKILL') && groupLives(pid); tries += 1) await sleep(5);
+}
+
+// A group exists until its last zombie is reaped, which may take the reaper a second; only a process with threads left still holds files
+// and ports.
+function groupLives(group) {
+  if (process.platform !== 'linux') return true;
+  return fs.readdirSync('/proc').some((pid) => {
+    if (!/^\d+$/.test(pid)) return false;
+    try {
+      // "PID (NAME) STATE PPID PGRP …"; the name may hold anything.
+      const [state, , itsGroup] = fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ');
+      if (Number(itsGroup) !== group) return false;
+      return !'ZX'.includes(state) || fs.readdirSync(`/proc/${pid}/task`).length > 1;
+    } catch {
+      return false;
+    }
+  });
 }
 
 function remove(folder) {
