@@ -21,6 +21,15 @@ const TEMPORARY = 'rejoin-serve-';
 // Between a polite end and a certain one. Everything stored is on disk by then: an object's writes are synced before they are confirmed.
 const STOP_GRACE_MS = 1000;
 
+// On any end of this process, also an uncaught error, nothing stays behind.
+const running = new Map();
+process.on('exit', () => {
+  for (const [child, folder] of running) {
+    signalGroup(child.pid, 'SIGKILL');
+    remove(folder);
+  }
+});
+
 /**
  * @param {object} [options]
  * @param {number} [options.port] default: a free one
@@ -62,19 +71,14 @@ export async function startServer({
     });
   }
 
-  // On any end of this process, also an uncaught error, nothing stays behind.
-  const atExit = () => {
-    signalGroup(child.pid, 'SIGKILL');
-    remove(folder);
-  };
-  process.on('exit', atExit);
+  running.set(child, folder);
   const exited = new Promise((resolve) => {
     child.once('error', (error) => resolve(`could not start: ${error.message}`));
     child.once('exit', (code, signal) => resolve(signal ? `ended by ${signal}` : `ended with code ${code}`));
   }).then(async (how) => {
     // Wrangler alone has ended; workerd must not go on serving.
     if (child.pid) await endGroup(child.pid);
-    process.off('exit', atExit);
+    running.delete(child);
     remove(folder);
     return how;
   });
