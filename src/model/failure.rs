@@ -11,6 +11,9 @@ use crate::core::error::{Code, Failure};
 /// Longest part of a body that is looked at, in bytes. An error answer that is longer is not an API's.
 pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
+/// A day, in ms: nobody waits longer for a chat reply, so a longer wait says nothing more.
+const MAX_WAIT_MS: f64 = 86_400_000.0;
+
 /// The wait that an answer asks for, in ms, from its `retry-after` (only the form in seconds: a date needs a clock) and its
 /// `retry-after-ms` header, which OpenAI and Azure send and which is finer.
 pub fn retry_after_ms(retry_after: Option<&str>, retry_after_ms: Option<&str>) -> Option<u64> {
@@ -18,9 +21,9 @@ pub fn retry_after_ms(retry_after: Option<&str>, retry_after_ms: Option<&str>) -
         let value = text.trim().parse::<f64>().ok()?;
         (value.is_finite() && value >= 0.0).then_some(value)
     };
-    // A float beyond u64 becomes u64::MAX; that is a wait nobody will live through, as was asked.
+    // In bounds for the conversion after the cut.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let whole = |value: f64| value.ceil() as u64;
+    let whole = |value: f64| value.min(MAX_WAIT_MS).ceil() as u64;
     if let Some(ms) = retry_after_ms.and_then(number) {
         return Some(whole(ms));
     }
@@ -156,7 +159,9 @@ impl Facts {
             ])
         {
             Some(Code::ProviderContextLength)
-        } else if named(&["content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety"]) {
+        } else if named(&["content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety"])
+            || says(&["content management policy", "input was flagged"])
+        {
             Some(Code::ProviderContentFilter)
         } else if named(&["rate_limit", "ratelimit", "too_many_requests", "throttl", "tokens_per_"]) {
             Some(Code::ProviderRateLimited)
@@ -274,6 +279,7 @@ mod tests {
         assert_eq!(retry_after_ms(Some("9"), Some("120")), Some(120));
         assert_eq!(retry_after_ms(Some("Wed, 21 Oct 2026 07:28:00 GMT"), None), None);
         assert_eq!(retry_after_ms(Some("-1"), Some("NaN")), None);
+        assert_eq!(retry_after_ms(Some("1e300"), None), Some(86_400_000));
         let failure = failure_of_response(429, None, Some(7), b"");
         assert_eq!(failure.retry_after_ms, Some(7));
     }

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::delta::{list, string};
+use super::files::content_part;
 use super::settings::is_tool_name_char;
 
 /// The API's messages for one UI message. Parts of unknown types (`data-*`, sources) are for the client and are left out.
@@ -37,7 +38,7 @@ fn user(message: &Value) -> Option<Value> {
                 content.extend(text.map(|text| json!({"type": "text", "text": text})));
             }
             Some("file") => {
-                let file = string(part, "url").map(|url| file(part, url));
+                let file = content_part(part);
                 only_text &= file.as_ref().is_none_or(|file| string(file, "type") == Some("text"));
                 content.extend(file);
             }
@@ -55,28 +56,6 @@ fn user(message: &Value) -> Option<Value> {
         Value::Array(content)
     };
     Some(json!({"role": "user", "content": content}))
-}
-
-fn file(part: &Value, url: &str) -> Value {
-    let media_type = string(part, "mediaType").unwrap_or_default().to_ascii_lowercase();
-    let name = string(part, "filename");
-    let data = url.starts_with("data:");
-    if media_type.starts_with("image/") {
-        return json!({"type": "image_url", "image_url": {"url": url}});
-    }
-    let audio = match media_type.as_str() {
-        "audio/wav" | "audio/x-wav" => Some("wav"),
-        "audio/mp3" | "audio/mpeg" => Some("mp3"),
-        _ => None,
-    };
-    if let (Some(format), true, Some((_, base64))) = (audio, data, url.split_once(";base64,")) {
-        return json!({"type": "input_audio", "input_audio": {"data": base64, "format": format}});
-    }
-    if data {
-        return json!({"type": "file", "file": {"filename": name.unwrap_or("file"), "file_data": url}});
-    }
-    // The API takes links for images only; the model may at least know of the file.
-    json!({"type": "text", "text": format!("Attached file: {} ({media_type}) {url}", name.unwrap_or("file"))})
 }
 
 /// What the assistant says between two tool results.
@@ -196,25 +175,16 @@ mod tests {
             ),
             [json!({"role": "user", "content": "a\nb"})]
         );
-        let files = json!([
-            {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="},
-            {"type": "file", "mediaType": "image/*", "url": "https://a.test/b.png"},
-            {"type": "file", "mediaType": "application/pdf", "url": "data:application/pdf;base64,AA==", "filename": "x.pdf"},
-            {"type": "file", "mediaType": "audio/mpeg", "url": "data:audio/mpeg;base64,BB=="},
-            {"type": "file", "mediaType": "text/csv", "url": "https://a.test/c.csv"},
-            {"type": "text", "text": "what?"},
-        ]);
+        let image = json!({"type": "file", "mediaType": "image/png", "url": "https://a.test/b.png"});
+        let csv = json!({"type": "file", "mediaType": "text/csv", "url": "data:text/csv,a", "filename": "x.csv"});
+        let question = json!({"type": "text", "text": "what?"});
         assert_eq!(
-            say("user", files),
-            [json!({"role": "user", "content": [
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
-                {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}},
-                {"type": "file", "file": {"filename": "x.pdf", "file_data": "data:application/pdf;base64,AA=="}},
-                {"type": "input_audio", "input_audio": {"data": "BB==", "format": "mp3"}},
-                {"type": "text", "text": "Attached file: file (text/csv) https://a.test/c.csv"},
-                {"type": "text", "text": "what?"},
-            ]})]
+            say("user", json!([image, question])),
+            [
+                json!({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}, question]})
+            ]
         );
+        assert_eq!(say("user", json!([csv, question])), [json!({"role": "user", "content": "File x.csv:\na\nwhat?"})]);
         assert!(say("user", json!([])).is_empty());
     }
 

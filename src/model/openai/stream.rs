@@ -13,6 +13,7 @@ use super::tool_calls::ToolCalls;
 use crate::core::error::{Code, Failure};
 use crate::model::event_stream::{Event, EventStream};
 use crate::model::failure::{failure_of_event, failure_of_response};
+use crate::model::lenient_json;
 use crate::model::parts::{Batch, FinishReason, Parts};
 use crate::model::redact::quote;
 
@@ -75,7 +76,8 @@ impl CompletionStream {
         self.step(|stream| stream.read(bytes))
     }
 
-    /// The body has ended. An answer that has not said why it ends was cut: `ProviderStreamEnded`.
+    /// The body has ended, or broken, or been silent for too long: an answer that has named its finish reason is complete, whatever became
+    /// of its connection; any other was cut: `ProviderStreamEnded`.
     pub fn end(&mut self) -> Batch {
         self.step(Self::read_end)
     }
@@ -96,12 +98,17 @@ impl CompletionStream {
         Batch { chunks: self.parts.take(), failure }
     }
 
-    fn read(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    fn read(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         if matches!(self.body, Body::Unknown) {
             // No field of an event stream begins with these, so the first byte decides. The byte order mark is not decisive either.
-            match bytes.iter().find(|byte| !byte.is_ascii_whitespace() && !b"\xEF\xBB\xBF".contains(byte)) {
-                None => {}
-                Some(b'{' | b'[' | b'<') => self.body = Body::Document(Vec::new()),
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
+            let start = bytes.iter().position(|byte| !blank(byte)).unwrap_or(bytes.len());
+            match bytes.get(start..) {
+                None | Some([]) => {}
+                Some([b'{' | b'[' | b'<', ..]) => {
+                    self.body = Body::Document(Vec::new());
+                    bytes = bytes.get(start..).unwrap_or_default();
+                }
                 Some(_) => self.body = Body::Events,
             }
         }
@@ -138,7 +145,6 @@ impl CompletionStream {
 
     /// The answer is one document. A completion that was not streamed is accepted: some servers do not know `stream`.
     fn document(&mut self, body: &[u8]) -> Result<(), Failure> {
-        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii();
         match serde_json::from_slice::<Value>(body) {
             Ok(completion) if delta::choice(&completion).is_some() => self.value(&completion),
             _ => Err(failure_of_response(200, None, None, body)),
@@ -154,7 +160,7 @@ impl CompletionStream {
         if data.is_empty() && !named_error {
             return Ok(());
         }
-        match serde_json::from_str::<Value>(data) {
+        match lenient_json::parse(data) {
             Ok(value) if named_error => Err(failure_of_event(&value)),
             Err(_) if named_error => Err(failure_of_event(&Value::String(data.to_owned()))),
             Ok(value @ Value::Object(_)) => self.value(&value),
@@ -347,6 +353,13 @@ mod tests {
         let mut body = sse(&[said(json!({"content": "a"})), finish("length")]);
         body.truncate(body.len() - 2);
         assert_eq!(run(&body).0.last().unwrap(), "finish length");
+    }
+
+    #[test]
+    fn half_a_character_does_not_fail_the_reply() {
+        let half = r#"data: {"choices":[{"delta":{"content":"a\ud83d"}}]}"#;
+        let (said, failure) = run(format!("{half}\n\ndata: {}\n\n", finish("stop")).as_bytes());
+        assert_eq!((said[2].as_str(), failure), ("text-delta a\u{fffd}", None));
     }
 
     #[test]
