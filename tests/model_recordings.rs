@@ -9,6 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use rejoin::core::chunk::Chunk;
 use rejoin::core::error::Code;
 use rejoin::model::openai::stream::{CompletionStream, StreamOptions};
@@ -217,19 +218,68 @@ fn a_body_cut_before_its_end_is_no_reply() {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+#[test]
+fn random_cuts_change_nothing() {
+    for recording in recordings() {
+        let body = recording.body("\n", "");
+        let expected = whole(&body);
+        let cuts = prop::collection::vec(any::<prop::sample::Index>(), 1..40);
+        TestRunner::new(ProptestConfig::with_cases(16))
+            .run(&cuts, |cuts| {
+                let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len())).collect();
+                cuts.extend([0, body.len()]);
+                cuts.sort_unstable();
+                let pieces = cuts.windows(2).map(|pair| &body[pair[0]..pair[1]]);
+                prop_assert!(translate(pieces) == expected, "{}", recording.name);
+                Ok(())
+            })
+            .unwrap();
+    }
+}
 
+/// One thing that a model does in one event.
+fn deed() -> impl Strategy<Value = Value> {
+    let text = "[a-zß🐙 \n]{0,6}";
+    prop_oneof![
+        text.prop_map(|text| json!({"content": text})),
+        text.prop_map(|text| json!({"reasoning": text, "content": null})),
+        text.prop_map(|text| json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]})),
+        (0..3u8, 0..4usize).prop_map(|(index, cut)| {
+            let (first, second) = r#"{"x":"}"}"#.split_at(cut * 3);
+            json!({"tool_calls": [
+                {"index": index, "id": format!("id{index}"), "function": {"name": "f", "arguments": first}},
+                {"index": index, "function": {"arguments": second}},
+            ]})
+        }),
+    ]
+}
+
+proptest! {
     #[test]
-    fn random_cuts_change_nothing(cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..40)) {
-        for recording in recordings() {
-            let body = recording.body("\n", "");
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len())).collect();
-            cuts.extend([0, body.len()]);
-            cuts.sort_unstable();
-            let pieces = cuts.windows(2).map(|pair| &body[pair[0]..pair[1]]);
-            prop_assert_eq!(translate(pieces), whole(&body));
+    fn any_order_of_deeds_makes_a_reply_that_clients_can_fold(deeds in prop::collection::vec(deed(), 0..20)) {
+        let mut called = Vec::new();
+        let mut expected = Reply { finish: "stop".into(), model: "m".into(), ..Reply::default() };
+        let mut body = String::new();
+        for mut deed in deeds {
+            if let Some(id) = deed["tool_calls"][0]["id"].as_str() {
+                // Each call is made once; a second deed of the same index would be more arguments for it.
+                if called.contains(&id.to_owned()) {
+                    continue;
+                }
+                called.push(id.to_owned());
+                expected.finish = "tool-calls".into();
+                expected.tools.push(("f".into(), json!({"x": "}"})));
+            }
+            expected.text += deed["content"].as_str().unwrap_or_default();
+            expected.reasoning += deed["reasoning"].as_str().unwrap_or_default();
+            expected.reasoning += deed["content"][0]["thinking"][0]["text"].as_str().unwrap_or_default();
+            deed["role"] = "assistant".into();
+            body += &format!("data: {}\n\n", json!({"model": "m", "choices": [{"index": 0, "delta": deed}]}));
         }
+        let end = json!({"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}], "usage": {"total_tokens": 1}});
+        body += &format!("data: {end}\n\n");
+        expected.usage.insert("totalTokens".into(), 1.into());
+        prop_assert_eq!(fold(&whole(body.as_bytes())), expected);
     }
 }
 

@@ -44,7 +44,12 @@ pub fn failure_of_response(
         || text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
     let json = if html { None } else { serde_json::from_slice::<Value>(bounded).ok() };
     let facts = json.as_ref().map(Facts::of_body).unwrap_or_default();
-    let code = facts.code().unwrap_or_else(|| code_of_status(status));
+    let code = facts.code().unwrap_or_else(|| match (status, facts.status) {
+        // Some servers answer 200 and put the error, and perhaps its status, into the body.
+        (200..=299, Some(inner)) if inner >= 400 => code_of_status(inner),
+        (200..=299, _) if facts.is_error => Code::ProviderError,
+        _ => code_of_status(status),
+    });
     let what = if html {
         "an HTML page".to_owned()
     } else if facts.message.is_empty() {
@@ -95,6 +100,8 @@ struct Facts {
     message: String,
     /// A numeric `code` or `status`.
     status: Option<u16>,
+    /// Whether the body has an `error`.
+    is_error: bool,
 }
 
 impl Facts {
@@ -102,7 +109,9 @@ impl Facts {
         let mut facts = Self::default();
         // Some gateways wrap the answer in a list.
         let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
-        let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
+        let error = body.get("error").filter(|error| !error.is_null());
+        facts.is_error = error.is_some();
+        let error = error.unwrap_or(body);
         facts.read(error);
         // Azure's content filter names itself one level deeper.
         if let Some(inner) = error.get("innererror") {
@@ -219,8 +228,7 @@ mod tests {
             (529, Code::ProviderOverloaded),
             (200, Code::ProviderStreamInvalid),
         ] {
-            for body in ["", "null", "nope", "[]", "{}", r#"{"error":{"message":"x"}}"#, r#"{"error":null}"#, "<html>"]
-            {
+            for body in ["", "null", "nope", "[]", "{}", r#"{"message":"x"}"#, r#"{"error":null}"#, "<html>"] {
                 assert_eq!(code(status, body), expected, "{status} {body}");
             }
         }
@@ -252,6 +260,9 @@ mod tests {
             (413, r#"{"error":{"code":"rate_limit_exceeded","message":"m"}}"#, Code::ProviderRateLimited),
             (500, r#"[{"error":{"message":"m","status":"RESOURCE"}}]"#, Code::ProviderUnavailable),
             (400, r#"{"detail":"Bad"}"#, Code::ProviderBadRequest),
+            (400, r#"{"error":{"message":"x"}}"#, Code::ProviderBadRequest),
+            (200, r#"{"error":{"message":"x"}}"#, Code::ProviderError),
+            (200, r#"[{"error":{"message":"x","code":503}}]"#, Code::ProviderOverloaded),
         ] {
             assert_eq!(code(status, body), expected, "{body}");
         }

@@ -135,12 +135,18 @@ impl ToolCalls {
 
     /// The call that a piece continues, or none when it begins one.
     fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>, arguments: &str) -> Option<usize> {
-        let by_index = index.and_then(|index| self.calls.iter().rposition(|call| call.index == Some(index)));
-        let by_id = || id.and_then(|id| self.calls.iter().rposition(|call| call.given.as_deref() == Some(id)));
+        let last = || self.calls.len().checked_sub(1);
+        let by_index = || self.calls.iter().rposition(|call| call.index == index);
+        let by_id = || self.calls.iter().rposition(|call| call.given.as_deref() == id);
         let position = match (index, id) {
-            (Some(_), _) => by_index?,
+            // A piece with neither id nor name cannot begin a call, whatever its index.
+            (Some(_), None) if name.is_none() => by_index().or_else(last)?,
+            (Some(_), None) => by_index()?,
+            // The server may have left out the index at first; with another index, the same id is another call's.
+            (Some(_), Some(_)) => by_index()
+                .or_else(|| by_id().filter(|at| self.calls.get(*at).is_some_and(|call| call.index.is_none())))?,
             (None, Some(_)) => by_id()?,
-            (None, None) => self.calls.len().checked_sub(1)?,
+            (None, None) => last()?,
         };
         let call = self.calls.get(position)?;
         let another_id = call.given.is_some() && id.is_some() && call.given.as_deref() != id;
@@ -298,6 +304,11 @@ mod tests {
         let twins =
             [one(json!(0), json!("a"), json!("f"), json!("{}")), one(json!(1), json!("a"), json!("g"), json!("{}"))];
         assert_eq!(calls(&twins), ["a f {}", "xcall2 g {}"]);
+        // The index only on the first piece, only on later ones, or wrong on them.
+        for (first, second) in [(json!(0), null()), (null(), json!(0)), (json!(0), json!(1))] {
+            let pieces = [one(first, json!("a"), json!("f"), json!("{")), one(second, null(), null(), json!("}"))];
+            assert_eq!(calls(&pieces), ["a f {}"]);
+        }
         // The form before tools.
         let legacy =
             [json!({"function_call": {"name": "f", "arguments": "{"}}), json!({"function_call": {"arguments": "}"}})];
