@@ -25,7 +25,7 @@ export const step = {
   reset: () => tag('reset'),
   /** Answers with this status instead of a stream; must be the first step. */
   status: (status, body = { error: { message: `status ${status}` } }, headers = {}) => tag('status', { status, body, headers }),
-  /** How what follows is written: `crlf`, `bytes` per write (1 = byte by byte). */
+  /** How what follows is written: `crlf`, `bytes` per write (1 = byte by byte), `paceMs` between events. */
   mode: (mode) => tag('mode', { mode }),
 }
 
@@ -93,7 +93,7 @@ export function replayScript(lines, { gates = {}, cutAfter } = {}) {
 
 /** Plays the steps into the response; stops when the caller goes away. */
 export async function play(steps, res, request) {
-  let mode = { crlf: false, bytes: 0 }
+  let mode = { crlf: false, bytes: 0, paceMs: 0 }
   const gone = new Promise((resolve) => res.once('close', resolve))
   const open = () => !res.destroyed && !request.gone
 
@@ -118,6 +118,7 @@ export async function play(steps, res, request) {
     if (!open()) return
     switch (item.step) {
       case 'event': {
+        if (mode.paceMs) await Promise.race([new Promise((r) => setTimeout(r, mode.paceMs)), gone])
         const data = typeof item.data === 'string' ? item.data : JSON.stringify(item.data)
         await write(`${item.event ? `event: ${item.event}\n` : ''}data: ${data}\n\n`)
         break
