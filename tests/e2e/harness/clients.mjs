@@ -43,22 +43,31 @@ class ChatState {
     this.#wake.resolve()
     this.#wake = Promise.withResolvers()
   }
+  touch = () => this.#notify()
   changed = () => this.#wake.promise
 }
 
 /**
  * A chat of that version with a stock `DefaultChatTransport`: `sendMessage`, `resumeStream`, `stop`, `messages`, `status`, `error` as `useChat`
  * gives them. `transport` holds options of the transport (`headers`, `fetch`, `prepareReconnectToStreamRequest` …).
- * Beside them: `seen` (`data` parts, `toolCalls`, `finishes`, `errors`) and `until(test)`, which waits for a change of state.
+ * Beside them: `seen` (`answers`: statuses as their headers arrive; `data` parts, `toolCalls`, `finishes`, `errors`) and `until(test)`, which looks
+ * again at every change of state and every answer; `answered()` waits for the first answer's headers.
  */
 export async function makeChat(version, { id, origin = '', api = `${origin}/api/chat`, messages = [], transport = {}, ...callbacks } = {}) {
   const { AbstractChat, DefaultChatTransport } = await load(version)
   const state = new ChatState(structuredClone(messages))
-  const seen = { data: [], toolCalls: [], finishes: [], errors: [] }
+  const seen = { answers: [], data: [], toolCalls: [], finishes: [], errors: [] }
+  const { fetch = globalThis.fetch, ...options } = transport
+  const watched = async (...request) => {
+    const response = await fetch(...request)
+    seen.answers.push(response.status)
+    state.touch()
+    return response
+  }
   const chat = new AbstractChat({
     id,
     state,
-    transport: new DefaultChatTransport({ api, ...transport }),
+    transport: new DefaultChatTransport({ api, ...options, fetch: watched }),
     onData: (part) => void seen.data.push(part),
     onToolCall: ({ toolCall }) => void seen.toolCalls.push(toolCall),
     onFinish: (finish) => void seen.finishes.push(finish),
@@ -72,7 +81,7 @@ export async function makeChat(version, { id, origin = '', api = `${origin}/api/
     await within(reached, ms, what)
     return chat
   }
-  return Object.assign(chat, { seen, until })
+  return Object.assign(chat, { seen, until, answered: () => until(() => seen.answers.length > 0, LONG, 'an answer') })
 }
 
 /**
