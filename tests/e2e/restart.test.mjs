@@ -1,12 +1,12 @@
 // The whole process group is killed with -9 at random moments of a run, and started again on the same state.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { assertChatBody, assertWireBody, idsOf } from './harness/assertions.mjs'
 import { textOf } from './harness/clients.mjs'
-import { gate, startFakeModel, step, textScript } from './harness/fake-model.mjs'
-import { openaiAgent, startRejoin } from './harness/server.mjs'
+import { gate, step, textScript } from './harness/fake-model.mjs'
 import { session } from './harness/session.mjs'
 import { chunksOf, isData } from './harness/sse.mjs'
+import { stage } from './harness/stage.mjs'
 
 const MOMENTS = 20
 const WORDS = Array.from({ length: 60 }, (_, i) => `w${i} `)
@@ -14,15 +14,7 @@ const seed = Number(process.env.SEED ?? Date.now() % 1_000_000)
 const random = mulberry32(seed)
 let model
 let server
-
-before(async () => {
-  model = await startFakeModel()
-  server = await startRejoin({ agents: openaiAgent(model), vars: { RECOVERY: 'fail' } })
-})
-after(async () => {
-  await server?.close()
-  await model?.close()
-})
+stage({ vars: { RECOVERY: 'fail' }, ready: (set) => ({ model, server } = set) })
 
 for (let moment = 1; moment <= MOMENTS; moment++) {
   const frames = 1 + Math.floor(random() * (WORDS.length - 1))
