@@ -54,11 +54,17 @@ fn history(host: &Host) -> Result<Vec<Value>, Failure> {
     rows.iter().map(|row| serde_json::from_str(&row.json).map_err(|error| broken(&error))).collect()
 }
 
+/// Begins the ids of a run's parts and calls; short, because it stands on every delta.
+fn id_prefix(host: &Host) -> String {
+    let turn = host.session(|session| session.run().map_or(0, |run| run.turn)).unwrap_or_default();
+    format!("r{turn}.")
+}
+
 async fn demo(host: &Rc<Host>, fence: &Fence, settings: &DemoSettings, history: &[Value]) {
     let asked = history.last().map(text_of).unwrap_or_default();
     let pace = u64::from(settings.pace_ms);
     let mut burst = Vec::new();
-    for beat in script(&asked, fence.run.as_str(), settings) {
+    for beat in script(&asked, &id_prefix(host), settings) {
         let wait = pace.saturating_mul(u64::from(beat.wait));
         if wait > 0 || burst.len() >= BURST {
             if !host.produce(fence, std::mem::take(&mut burst)) {
@@ -117,15 +123,12 @@ async fn openai(
         }
         return Err(failure_of_response(response.status(), header("content-type").as_deref(), wait, &text));
     }
-    let mut stream = CompletionStream::new(StreamOptions { id_prefix: fence.run.as_str().to_owned() });
+    let mut stream = CompletionStream::new(StreamOptions { id_prefix: id_prefix(host) });
     while !stream.is_finished() {
         let batch = match read(&mut reader).await {
             Ok(Some(bytes)) => stream.push(&bytes),
-            Ok(None) => stream.end(),
-            Err(error) => {
-                let failure = Failure::new(Code::ProviderStreamEnded, error_text(&error));
-                return Err(failure);
-            }
+            // A body that broke may have said all that it had to say.
+            Ok(None) | Err(_) => stream.end(),
         };
         if !host.produce(fence, batch.chunks) {
             return Ok(());
