@@ -1,7 +1,8 @@
 //! The object's SQLite as a [`Sql`] connection.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
 
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
@@ -90,20 +91,30 @@ impl Sql for ObjectConnection {
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<u64, StorageError>) -> Result<u64, StorageError> {
-        let result = RefCell::new(None);
-        let outcome = self.storage.transaction_sync(&mut || {
-            let outcome = body();
-            let failed = outcome.is_err();
-            if let Ok(mut slot) = result.try_borrow_mut() {
-                *slot = Some(outcome);
-            }
-            if failed { Err(JsValue::from_str("rolled back")) } else { Ok(JsValue::UNDEFINED) }
-        });
-        match (result.into_inner(), outcome) {
+        let mut result = None;
+        // A panic inside rolls the transaction back and goes on to the caller, which throws the session in memory away.
+        let mut attempt = Attempt(AssertUnwindSafe((body, &mut result)));
+        let outcome = self.storage.transaction_sync(&mut move || attempt.make());
+        match (result, outcome) {
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => Err(failed(error)),
             (Some(Ok(written)), Ok(_)) => Ok(written),
             (None, Ok(_)) => Err(StorageError::Failed("the transaction did not run".to_owned())),
         }
+    }
+}
+
+type Outcome = Result<u64, StorageError>;
+
+/// The body of a transaction and where its outcome goes.
+struct Attempt<'a>(AssertUnwindSafe<(&'a mut dyn FnMut() -> Outcome, &'a mut Option<Outcome>)>);
+
+impl Attempt<'_> {
+    fn make(&mut self) -> Result<JsValue, JsValue> {
+        let AssertUnwindSafe((body, result)) = &mut self.0;
+        let outcome = body();
+        let failed = outcome.is_err();
+        **result = Some(outcome);
+        if failed { Err(JsValue::from_str("rolled back")) } else { Ok(JsValue::UNDEFINED) }
     }
 }
