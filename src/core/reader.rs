@@ -87,6 +87,7 @@ impl Reader {
                 Some(run) => {
                     (run.end.unwrap_or(view.durable()).min(view.durable()), run_terminal(run.status, run.error))
                 }
+                None if view.awaits(id) => return Next::Wait,
                 None => (self.cursor, Some(Terminal::Dropped)),
             },
         };
