@@ -26,7 +26,7 @@ use crate::dialect::ui::fold::Fold;
 use crate::dialect::ui::reopen::reopen;
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
 use crate::dialect::ui::response::{OPENING, synthesise};
-use crate::dialect::ui::sanitise::sanitise_message;
+use crate::dialect::ui::sanitise::{has_refused_keys, sanitise_message};
 
 /// Most chunks of one page of `/chunks`.
 const PAGE_CHUNKS: usize = 1_000;
@@ -321,6 +321,9 @@ fn named_run(bytes: &[u8]) -> Result<Option<String>, Response> {
         return Ok(None);
     }
     let body: Value = serde_json::from_slice(bytes).map_err(|_| refuse("the body must be JSON"))?;
+    if has_refused_keys(&body) {
+        return Err(refuse("the body must not contain a __proto__ key"));
+    }
     let Value::Object(body) = body else { return Err(refuse("the body must be a JSON object")) };
     for key in ["runId", "activeStreamId"] {
         match body.get(key) {

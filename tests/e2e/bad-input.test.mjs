@@ -85,6 +85,15 @@ describe('bodies', () => {
     })
   }
 
+  // What a client holds of earlier turns is not used, so one odd part in it must not lock the client out.
+  test('a part of unknown type in an earlier message does no harm', async () => {
+    const s = set.session()
+    set.model.script('later', textScript(['fine']))
+    const history = [{ id: 'odd', role: 'user', parts: [{ type: 'hologram' }] }]
+    assertChatBody(await s.ask('later', { history }))
+    assert.deepEqual((await s.snapshot()).body.messages.map(textOf), ['later', 'fine'])
+  })
+
   test('a body that says it is too large is refused before it comes', async () => {
     const s = set.session()
     const answer = await rawCall(set.server, `/api/chat/${s.id}`, { method: 'POST', headers: { ...json, 'content-length': String(LIMIT * 100) }, body: '{"messages":', hold: true })
