@@ -43,8 +43,8 @@ cargo_tool() {
   openssl_headers
   # Debug builds: half the time to install, and fast enough. Both tools share their crates.
   step "$name $version (a few minutes, once per machine)" unlocked \
-    env -u RUSTC_BOOTSTRAP -u RUSTFLAGS CARGO_TARGET_DIR="$CACHE/tools-target" \
-    "$NATIVE_CARGO" install "$crate" --version "=$version" --debug --root "$folder" "$@" </dev/null >&2
+    env -u RUSTC_BOOTSTRAP -u RUSTFLAGS CARGO_TARGET_DIR="$CACHE/tools-target" CARGO_PROFILE_DEV_DEBUG=0 \
+    "$NATIVE_CARGO" install "$crate" --version "=$version" --bin "$binary" --debug --root "$folder" "$@" </dev/null >&2
   tools_installed=yes
 }
 
