@@ -1,7 +1,7 @@
 //! Chunks to one UI message, as the client's reducer does it (`spec/ai-sdk.md` A.3, read in `ai` 6.0.281).
 //!
 //! Where the reducer can produce a message that `validateUIMessages` of some version refuses (A.8), the fold produces
-//! the nearest one that all of them accept; [`super::tool`] says where. `finish-step` forgets open parts, as clients up
+//! the nearest one that all of them accept; `tool.rs` says where. `finish-step` forgets open parts, as clients up
 //! to 7.0.78 do: a stream that this fold accepts is accepted by every client.
 //!
 //! A step may be tried more than once. The parts of an attempt are those from its `step_start` on; when a later
