@@ -1,7 +1,7 @@
 //! Chunks to one UI message, as the client's reducer does it (`spec/ai-sdk.md` A.3, read in `ai` 6.0.281).
 //!
 //! Where the reducer can produce a message that `validateUIMessages` of some version refuses (A.8), the fold produces
-//! the nearest one that all of them accept; [`super::tool`] says where. `finish-step` forgets open parts, as clients up
+//! the nearest one that all of them accept; `tool.rs` says where. `finish-step` forgets open parts, as clients up
 //! to 7.0.78 do: a stream that this fold accepts is accepted by every client.
 //!
 //! A step may be tried more than once. The parts of an attempt are those from its `step_start` on; when a later
@@ -249,6 +249,22 @@ impl Fold {
         self.parts.iter().rposition(|part| kind_of(part) == "step-start").map_or(0, |at| at.saturating_add(1))
     }
 
+    /// The place of the part that a result, an approval or a data chunk would change, when it is there already.
+    pub(super) fn changed_by(&self, chunk: &Chunk) -> Option<usize> {
+        match chunk.kind() {
+            "tool-approval-response" => self.find_approval(chunk.text("approvalId")?),
+            kind if kind.starts_with("tool-output-") || kind == "tool-approval-request" => {
+                self.find_call(chunk.text("toolCallId")?)
+            }
+            kind if kind.starts_with("data-") => self.find_data(kind, chunk.text("id")?),
+            _ => None,
+        }
+    }
+
+    fn find_data(&self, kind: &str, id: &str) -> Option<usize> {
+        self.parts.iter().position(|part| kind_of(part) == kind && part.get("id").and_then(Value::as_str) == Some(id))
+    }
+
     fn start(&mut self, chunk: &Chunk, reasoning: bool) {
         let Some(id) = chunk.text("id") else { return };
         let mut new = part(if reasoning { "reasoning" } else { "text" });
@@ -309,11 +325,8 @@ impl Fold {
             return;
         }
         let data = chunk.get("data").cloned().unwrap_or_default();
-        let id = chunk.text("id");
-        let same = |part: &&mut Map<String, Value>| {
-            id.is_some() && kind_of(part) == chunk.kind() && part.get("id").and_then(Value::as_str) == id
-        };
-        if let Some(old) = self.parts.iter_mut().find(same) {
+        let old = chunk.text("id").and_then(|id| self.find_data(chunk.kind(), id));
+        if let Some(old) = old.and_then(|at| self.parts.get_mut(at)) {
             old.insert("data".into(), data);
             return;
         }

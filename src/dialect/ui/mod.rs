@@ -2,13 +2,16 @@
 //!
 //! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each.
 //! * [`sanitise`]: a stored chunk as one client generation accepts it.
-//! * [`fold`]: chunks to one UI message, as the client's reducer does it; [`tool`] is its part for tool calls,
+//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls,
 //!   [`partial_json`] reads an input that is still being streamed.
+//! * [`attempts`]: which attempts of a step a replay leaves out.
 //! * [`reopen`]: what a response must send first when it begins in the middle of a run.
-//! * [`writer`]: whatever a producer emits to a run that every client can read.
+//! * [`writer`]: whatever a producer emits to a run that every client can read; `calls` repairs the tool chunks.
 //! * [`response`]: the bytes of a chat response.
 //! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is.
 
+pub mod attempts;
+mod calls;
 pub mod fold;
 pub mod message;
 pub mod partial_json;

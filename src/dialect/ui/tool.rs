@@ -131,9 +131,9 @@ impl Fold {
         begin.checked_add(at)
     }
 
-    /// Whether an approval of this id is asked for and not answered.
-    pub(super) fn awaits_approval(&self, id: &str) -> bool {
-        self.parts.iter().any(|part| state_of(part) == "approval-requested" && approval_of(part) == Some(id))
+    /// The first part with an approval of this id.
+    pub(super) fn find_approval(&self, id: &str) -> Option<usize> {
+        self.parts.iter().position(|part| Which::Any.takes(part) && approval_of(part) == Some(id))
     }
 
     /// A part as it goes into the message: a streamed input is read as far as it has arrived.
@@ -239,7 +239,7 @@ impl Fold {
 
     fn approval_response(&mut self, chunk: &Chunk) -> Result<(), FoldError> {
         let id = chunk.text("approvalId").unwrap_or_default();
-        let found = self.parts.iter_mut().find(|part| Which::Any.takes(part) && approval_of(part) == Some(id));
+        let found = self.find_approval(id).and_then(|at| self.parts.get_mut(at));
         let part = found.ok_or_else(|| FoldError::NoApproval(id.into()))?;
         if let Some(Value::Object(approval)) = part.get_mut("approval") {
             copy(approval, chunk, "approved", Type::Flag);

@@ -7,8 +7,9 @@
 
 use serde_json::Value;
 
+use super::calls::Calls;
 use super::fold::{Fold, OpenPart};
-use super::tool::{Which, call_of, is_settled, state_of};
+use super::tool::{call_of, state_of};
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::chunk::{Chunk, STAMP_KEYS, lifecycle};
 use crate::core::ids::{AttemptId, MessageId, RunId};
@@ -55,6 +56,7 @@ pub struct RunWriter {
     run: RunId,
     message_id: MessageId,
     fold: Fold,
+    calls: Calls,
     phase: Phase,
     /// Number of the current or last step; 0 before the first.
     step: u32,
@@ -102,6 +104,7 @@ impl RunWriter {
             run,
             message_id,
             fold,
+            calls: Calls::default(),
             phase: Phase::Between,
             step: 0,
             attempt: 0,
@@ -209,10 +212,6 @@ impl RunWriter {
         }
         for open in self.fold.open_parts() {
             let OpenPart::Call { part } = open else { continue };
-            // A later call has taken this one's id: an answer would go to that one.
-            if self.fold.find_call(call_of(&part)).and_then(|at| self.fold.part_at(at)).as_ref() != Some(&part) {
-                continue;
-            }
             let answer = match state_of(&part) {
                 "approval-requested" => Chunk::new("tool-output-denied"),
                 _ => Chunk::new("tool-output-error").with("errorText", NOT_EXECUTED),
@@ -327,8 +326,15 @@ impl RunWriter {
         match chunk.kind() {
             "text-start" | "text-delta" | "text-end" => self.block(out, chunk, "text"),
             "reasoning-start" | "reasoning-delta" | "reasoning-end" => self.block(out, chunk, "reasoning"),
-            kind if kind.starts_with("tool-input-") => self.tool_input(out, chunk),
-            kind if kind.starts_with("tool-") => self.tool_answer(out, chunk),
+            kind if kind.starts_with("tool-") => {
+                let begin = matches!(self.phase, Phase::Step { .. }).then_some(self.step_base);
+                match self.calls.admit(&self.fold, begin, chunk) {
+                    Some(chunk) if chunk.kind().starts_with("tool-input-") => self.emit_in_step(out, chunk),
+                    // An answer opens no step: what answers an earlier step's call is no content of an attempt.
+                    Some(chunk) => self.emit(out, chunk),
+                    None => {}
+                }
+            }
             kind if kind.starts_with("data-") && flag(&chunk, "transient") == Some(true) => self.emit(out, chunk),
             _ => self.emit_in_step(out, chunk),
         }
@@ -349,48 +355,6 @@ impl RunWriter {
         self.emit_in_step(out, chunk);
     }
 
-    /// A call's input. It must not take a call back to a state that it has left: clients would lose its result.
-    fn tool_input(&mut self, out: &mut Vec<Entry>, mut chunk: Chunk) {
-        let id = chunk.text("toolCallId").unwrap_or_default();
-        let known = match self.phase {
-            Phase::Step { .. } => self.fold.find_in_step(id, Which::Any).and_then(|at| self.fold.part_at(at)),
-            _ => None,
-        };
-        let state = known.as_ref().map(state_of);
-        let fits = match chunk.kind() {
-            "tool-input-delta" => state == Some("input-streaming"),
-            "tool-input-start" => matches!(state, None | Some("input-streaming")),
-            _ => matches!(state, None | Some("input-streaming" | "input-available")),
-        };
-        if !fits {
-            return;
-        }
-        if let Some(part) = known.filter(|_| chunk.kind() != "tool-input-delta") {
-            // A static and a dynamic chunk of one call would become two parts.
-            chunk.remove("dynamic");
-            if super::fold::kind_of(&part) == "dynamic-tool" {
-                chunk = chunk.with("dynamic", true);
-            }
-        }
-        self.emit_in_step(out, chunk);
-    }
-
-    /// An approval or a result. It opens no step: a result of an earlier step's call is no content of an attempt.
-    fn tool_answer(&mut self, out: &mut Vec<Entry>, chunk: Chunk) {
-        let fits = match chunk.text("approvalId").filter(|_| chunk.kind() == "tool-approval-response") {
-            Some(id) => self.fold.awaits_approval(id),
-            None => {
-                let id = chunk.text("toolCallId").unwrap_or_default();
-                let call = self.fold.find_call(id).and_then(|at| self.fold.part_at(at));
-                let asks = chunk.kind() == "tool-approval-request";
-                call.is_some_and(|part| !(is_settled(&part) || asks && state_of(&part) == "approval-responded"))
-            }
-        };
-        if fits {
-            self.emit(out, chunk);
-        }
-    }
-
     fn emit_in_step(&mut self, out: &mut Vec<Entry>, chunk: Chunk) {
         if !matches!(self.phase, Phase::Step { .. }) {
             self.open_step(out);
@@ -399,9 +363,14 @@ impl RunWriter {
     }
 
     /// Stores a chunk and folds it. What a client would not fold is not stored.
+    ///
+    /// A chunk that only changes what stood before the step is not content of the attempt: it stays when the attempt is
+    /// superseded, and so a replay may leave out whole attempts.
     fn emit(&mut self, out: &mut Vec<Entry>, chunk: Chunk) {
         let in_step = matches!(self.phase, Phase::Step { .. } | Phase::Uncommitted);
-        let attempt = in_step.then(|| (self.attempt_id(), self.step));
+        let before_step =
+            chunk.kind() == "message-metadata" || self.fold.changed_by(&chunk).is_some_and(|at| at < self.step_base);
+        let attempt = (in_step && !before_step).then(|| (self.attempt_id(), self.step));
         let folded = match &attempt {
             Some((id, step)) if chunk.kind() == lifecycle::STEP_START => {
                 self.fold.apply(&chunk.clone().with("attemptId", id.as_str()).with("step", *step))

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, json};
 
 use super::*;
+use crate::dialect::ui::attempts::Superseded;
 use crate::dialect::ui::message::validate_message;
 use crate::dialect::ui::reopen::reopen;
 use crate::dialect::ui::sanitise::sanitise;
@@ -34,7 +35,7 @@ fn stored(entries: &[Entry]) -> Vec<Chunk> {
     entries.iter().filter_map(chunk).collect()
 }
 
-/// One line per entry: types, `(m)` for a commit, `@attempt` where it changes.
+/// The entries in one line: types, and commits with their step count.
 fn story(entries: &[Entry]) -> String {
     let mut words = Vec::new();
     for entry in entries {
@@ -365,15 +366,8 @@ impl Client {
 
 /// A replay leaves superseded attempts out, and a live response breaks when it has sent the start of one.
 fn surviving(chunks: &[Chunk]) -> Vec<Chunk> {
-    let mut last = std::collections::BTreeMap::new();
-    for chunk in chunks.iter().filter(|chunk| chunk.kind() == "step_start") {
-        last.insert(chunk.get("step").unwrap().as_u64(), chunk.text("attemptId").map(str::to_owned));
-    }
-    let survives = |chunk: &&Chunk| match chunk.get("step") {
-        Some(step) => last.get(&step.as_u64()) == Some(&chunk.text("attemptId").map(str::to_owned)),
-        None => true,
-    };
-    chunks.iter().filter(survives).cloned().collect()
+    let superseded = Superseded::of(chunks.iter());
+    chunks.iter().filter(|chunk| !superseded.leaves_out(chunk)).cloned().collect()
 }
 
 fn producer_chunk() -> impl Strategy<Value = Value> {
