@@ -90,23 +90,24 @@ impl Reader {
             // Only of another log, that was removed and begun again, can a reader have more than is durable.
             return Next::End(Terminal::Dropped);
         }
-        let (limit, terminal) = match &self.scope {
-            Scope::Stream => (view.durable(), stream_terminal(view)),
+        let (from, limit, terminal) = match &self.scope {
+            Scope::Stream => (self.cursor, view.durable(), stream_terminal(view)),
             Scope::Run(id) => match view.find(id) {
                 Some(run) => {
-                    (run.end.unwrap_or(view.durable()).min(view.durable()), run_terminal(run.status, run.error))
+                    let end = run.end.unwrap_or(view.durable()).min(view.durable());
+                    (self.cursor.max(run.start), end, run_terminal(run.status, run.error))
                 }
                 // Too long ago to know where it ended: nothing more is said, not even that history is complete.
                 None => return Next::End(Terminal::Dropped),
             },
         };
-        if self.cursor < limit {
+        if from < limit {
             let until = match self.joined {
-                Some(joined) if self.cursor < joined => limit.min(joined),
+                Some(joined) if from < joined => limit.min(joined),
                 Some(joined) => return Next::CaughtUp(joined),
                 None => limit,
             };
-            return Next::Slice(self.cursor, until);
+            return Next::Slice(from, until);
         }
         match (self.joined, terminal) {
             (Some(joined), _) => Next::CaughtUp(joined),
