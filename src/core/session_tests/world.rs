@@ -1,15 +1,16 @@
 //! One session and everything around it, driven step by step. Every step checks what DESIGN.md section 2 promises.
 
 use super::model::{Facts, Item, Model};
+use super::readers::Following;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::error::Code;
-use crate::core::frame::{self, Stored};
+use crate::core::frame;
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
 use crate::core::log::Ticket;
-use crate::core::reader::{Next, Reader, Scope, Terminal};
+use crate::core::reader::{Next, Terminal};
 use crate::core::record::{Commit, Record};
-use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
+use crate::core::run::{Fence, Outcome, Vocabulary};
 use crate::core::session::{
     Due, Effects, Input, KEEP_ALIVE, Session, Start, StartRefused, StopTarget, StreamStatus, WriteRefused,
 };
@@ -20,14 +21,6 @@ use crate::core::time::{Millis, UnixMillis};
 
 pub const LEASE: Millis = Millis::new(30_000);
 
-/// An open response.
-struct Following {
-    reader: Reader,
-    opened: usize,
-    caught_up: bool,
-    ended: bool,
-}
-
 /// A confirmation under way: of which session in memory, and the head that it confirms.
 struct Confirmation {
     ticket: Ticket,
@@ -36,9 +29,9 @@ struct Confirmation {
 }
 
 pub struct World {
-    storage: Double,
-    session: Session,
-    model: Model,
+    pub(super) storage: Double,
+    pub(super) session: Session,
+    pub(super) model: Model,
     caller: Caller,
     now: UnixMillis,
     lease_until: UnixMillis,
@@ -48,27 +41,15 @@ pub struct World {
     fences: Vec<Fence>,
     unsynced: Option<Ticket>,
     confirmations: Vec<Confirmation>,
-    readers: Vec<Following>,
+    pub(super) readers: Vec<Following>,
 }
 
 fn chunk(text: &str) -> Chunk {
     Chunk::new("text-delta").with("delta", text)
 }
 
-fn at(place: usize) -> Cursor {
-    Cursor::new(place as u64).unwrap()
-}
-
-fn place(cursor: Cursor) -> usize {
+pub(super) fn place(cursor: Cursor) -> usize {
     cursor.get().try_into().unwrap()
-}
-
-fn terminal(outcome: Outcome) -> Terminal {
-    match outcome {
-        Outcome::Completed => Terminal::Completed,
-        Outcome::Interrupted => Terminal::Interrupted,
-        Outcome::Failed(code) => Terminal::Failed(code),
-    }
 }
 
 impl World {
@@ -237,7 +218,9 @@ impl World {
                 assert_eq!(refused, expected);
                 assert_eq!(self.state(), before, "a refused write changes nothing");
             }
-            (effects, expected) => panic!("{effects:?}, but the model says {expected:?}"),
+            (effects, expected) => {
+                panic!("{:?}, but the model says {expected:?}", effects.map(|effects| effects.ticket))
+            }
         }
     }
 
@@ -317,84 +300,6 @@ impl World {
         };
         if self.transact(&writes, Facts::default(), None) {
             self.load(false);
-        }
-    }
-
-    pub fn open(&mut self, run: Option<usize>, cursor: usize) {
-        let view = self.session.view();
-        let runs = &self.model.durable().runs;
-        let scope = match run.and_then(|run| runs.get(run % runs.len().max(1))) {
-            Some(run) => Scope::Run(run.id.clone()),
-            None => Scope::Stream,
-        };
-        let reader = Reader::open(scope, at(cursor % (place(view.durable()) + 1)), view);
-        self.readers.push(Following { opened: place(reader.cursor()), reader, caught_up: false, ended: false });
-    }
-
-    /// One step of a reader. Whether it went on.
-    pub fn step(&mut self, which: usize, max_bytes: usize, from_blocks: bool) -> bool {
-        let index = which % self.readers.len().max(1);
-        let (view, durable) = (self.session.view(), self.model.durable());
-        let Some(Following { reader, opened, caught_up, ended }) = self.readers.get_mut(index) else { return false };
-        if *ended {
-            return false;
-        }
-        let shown = match reader.scope() {
-            Scope::Stream => view.run(),
-            Scope::Run(id) => view.find(id),
-        };
-        let fact =
-            shown.map(|shown| durable.runs.iter().find(|run| run.id == shown.id).expect("only durable runs show"));
-        match reader.next(view) {
-            Next::Slice(after, until) => {
-                assert!(after >= reader.cursor() && after < until && until <= view.durable());
-                reader.took(after);
-                let recent = if from_blocks { None } else { self.session.log().recent(after, max_bytes) };
-                let frames: Vec<Stored> = match recent {
-                    Some(batch) => {
-                        assert!(batch.through <= view.durable(), "memory is not read past the durable head");
-                        frame::decode(&batch.bytes).unwrap()
-                    }
-                    None => {
-                        let blocks = self.storage.blocks(after, max_bytes).unwrap();
-                        blocks.iter().flat_map(|block| frame::decode(&block.bytes).unwrap()).collect()
-                    }
-                };
-                let slice: Vec<_> =
-                    frames.iter().filter(|frame| after.lacks(frame.sequence) && !until.lacks(frame.sequence)).collect();
-                assert!(!slice.is_empty(), "a slice makes progress");
-                for frame in slice {
-                    assert_eq!(frame.sequence, reader.cursor().next().unwrap(), "no gap, no repeat");
-                    let (run, text) = &durable.chunks[place(frame.sequence.cursor()) - 1];
-                    assert_eq!(frame.chunk.text("delta"), Some(text.as_str()), "what a crash cannot take back");
-                    assert_eq!(frame.chunk.text("runId"), Some(run.as_str()));
-                    assert!(!matches!(reader.scope(), Scope::Run(id) if id != run), "a run's reader gets its run only");
-                    reader.took(frame.sequence.cursor());
-                }
-                true
-            }
-            Next::CaughtUp(_) => {
-                assert!(!std::mem::replace(caught_up, true), "caught up once");
-                reader.announced();
-                true
-            }
-            Next::End(said) => {
-                *ended = true;
-                match (fact, said) {
-                    (None, Terminal::Dropped) => {}
-                    (Some(run), said) => {
-                        assert_eq!(run.outcome.map(terminal), Some(said), "a running run never ends a response");
-                        assert_eq!(place(reader.cursor()), run.end.max(*opened), "everything before the terminal");
-                    }
-                    (None, said) => panic!("{said:?} of an unknown run"),
-                }
-                false
-            }
-            Next::Wait => {
-                assert_eq!(shown.map(|run| run.status), Some(RunStatus::Running));
-                assert_eq!(reader.cursor(), view.durable());
-                false
-            }
         }
     }
 
