@@ -56,7 +56,8 @@ impl Batcher {
             return Flush::Now;
         }
         let wait = if followed { self.wait } else { self.wait.max(UNFOLLOWED_WAIT) };
-        match self.last.map(|last| last.after(wait)) {
+        // A last flush that lies ahead was made before the clock was set back.
+        match self.last.filter(|last| *last <= now).map(|last| last.after(wait)) {
             Some(due) if now < due => Flush::At(due),
             _ if self.unconfirmed => Flush::AfterConfirmation,
             _ => Flush::Now,
@@ -103,6 +104,41 @@ mod tests {
         assert_eq!(batcher.next(at(1_001), true), Flush::At(at(1_050)));
         assert_eq!(batcher.next(at(1_001), false), Flush::At(at(2_000)));
         assert_eq!(batcher.next(at(1_050), true), Flush::Now);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_delays_nothing() {
+        let mut batcher = Batcher::new(Millis::new(50));
+        batcher.offer(chunk());
+        batcher.take(at(1_000_000));
+        batcher.confirmed();
+        batcher.offer(chunk());
+        assert_eq!(batcher.next(at(1_000), true), Flush::Now);
+    }
+
+    #[test]
+    fn memory_is_bounded_while_a_flush_is_unconfirmed() {
+        let mut batcher = Batcher::new(Millis::new(50));
+        batcher.offer(chunk());
+        batcher.take(at(0));
+        for _ in 1..FORCE_RECORDS {
+            batcher.offer(chunk());
+        }
+        assert_eq!(batcher.next(at(60), true), Flush::AfterConfirmation);
+        batcher.offer(chunk());
+        assert_eq!(batcher.next(at(60), true), Flush::Now);
+        assert_eq!(batcher.take(at(60)).len(), FORCE_RECORDS);
+        assert_eq!(batcher.next(at(60), true), Flush::Nothing);
+    }
+
+    #[test]
+    fn a_longer_wait_than_a_second_holds_for_an_unfollowed_run_too() {
+        let mut batcher = Batcher::new(Millis::new(5_000));
+        batcher.offer(chunk());
+        batcher.take(at(0));
+        batcher.confirmed();
+        batcher.offer(chunk());
+        assert_eq!(batcher.next(at(1_000), false), Flush::At(at(5_000)));
     }
 
     #[test]

@@ -9,12 +9,15 @@
 //!
 //! JSON text holds no raw line break, so the first empty line ends a frame.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use super::chunk::{Chunk, STAMP_KEYS, Stamp};
 use super::ids::{AttemptId, Sequence};
+
+/// What ends a frame, and stands nowhere else in it.
+const END: &[u8] = b"\n\n";
 
 /// Stored bytes that are not a row of finished frames.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -23,18 +26,28 @@ pub struct BadFrame;
 
 /// Encodes a chunk at its place in the log. Keys that the stamp owns are replaced on the chunk.
 pub fn encode(sequence: Sequence, chunk: &Chunk, stamp: &Stamp, out: &mut Vec<u8>) {
-    let mut map = chunk.as_map().clone();
-    let [run, attempt, step] = STAMP_KEYS;
-    map.remove(attempt);
-    map.remove(step);
-    map.insert(run.into(), Value::String(stamp.run.as_str().into()));
-    if let Some((id, number)) = &stamp.attempt {
-        map.insert(attempt.into(), Value::String(id.as_str().into()));
-        map.insert(step.into(), Value::from(*number));
+    let head = format!("event: chunk\nid: {sequence}\ndata: {{\"sequence\":{sequence},\"chunk\":{{");
+    out.extend_from_slice(head.as_bytes());
+    for (key, value) in chunk.as_map().iter().filter(|(key, _)| !STAMP_KEYS.contains(&key.as_str())) {
+        pair(key, value, out);
+        out.push(b',');
     }
-    let text =
-        format!("event: chunk\nid: {sequence}\ndata: {{\"sequence\":{sequence},\"chunk\":{}}}\n\n", Value::Object(map));
-    out.extend_from_slice(text.as_bytes());
+    let [run, attempt, step] = STAMP_KEYS;
+    pair(run, stamp.run.as_str(), out);
+    if let Some((id, number)) = &stamp.attempt {
+        out.push(b',');
+        pair(attempt, id.as_str(), out);
+        out.push(b',');
+        pair(step, number, out);
+    }
+    out.extend_from_slice(b"}}\n\n");
+}
+
+fn pair<T: Serialize + ?Sized>(key: &str, value: &T, out: &mut Vec<u8>) {
+    // Neither a text nor a JSON value can fail to become JSON in memory.
+    let _ = serde_json::to_writer(&mut *out, key);
+    out.push(b':');
+    let _ = serde_json::to_writer(&mut *out, value);
 }
 
 /// A decoded frame.
@@ -66,8 +79,9 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Stored>, BadFrame> {
     }
     let mut frames = Vec::new();
     let mut rest = bytes;
+    let finder = memchr::memmem::Finder::new(END);
     while !rest.is_empty() {
-        let end = frame_end(rest).ok_or(BadFrame)?;
+        let end = finder.find(rest).and_then(|at| at.checked_add(END.len())).ok_or(BadFrame)?;
         let (frame, after) = rest.split_at_checked(end).ok_or(BadFrame)?;
         rest = after;
         let data = frame.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"data: ")).ok_or(BadFrame)?;
@@ -82,16 +96,9 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Stored>, BadFrame> {
 
 /// The bytes after the first `frames` frames; empty when there are no more.
 pub fn skip(bytes: &[u8], frames: u64) -> &[u8] {
-    let mut rest = bytes;
-    for _ in 0..frames {
-        let Some(after) = frame_end(rest).and_then(|end| rest.get(end..)) else { return &[] };
-        rest = after;
-    }
-    rest
-}
-
-fn frame_end(bytes: &[u8]) -> Option<usize> {
-    memchr::memmem::find(bytes, b"\n\n").and_then(|at| at.checked_add(2))
+    let Some(last) = frames.checked_sub(1) else { return bytes };
+    let end = memchr::memmem::find_iter(bytes, END).nth(usize::try_from(last).unwrap_or(usize::MAX));
+    end.and_then(|at| bytes.get(at.checked_add(END.len())?..)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -114,6 +121,21 @@ mod tests {
             "event: chunk\nid: 42\ndata: {\"sequence\":42,\"chunk\":{\"type\":\"text-delta\",\"id\":\"t1\",\
              \"delta\":\"H\\ni\",\"runId\":\"r1\",\"attemptId\":\"r1-1-1\",\"step\":1}}\n\n"
         );
+    }
+
+    #[test]
+    fn keys_keep_their_order_and_forged_stamps_are_gone() {
+        let mut out = Vec::new();
+        let chunk = Chunk::new("x").with("step", 9).with("a", 1).with("attemptId", "forged").with("b", 2).with("c", 3);
+        let bare = Stamp { run: RunId::new("r\"1"), attempt: None };
+        encode(Sequence::new(1).unwrap(), &chunk, &bare, &mut out);
+        let text = String::from_utf8(out.clone()).unwrap();
+        assert!(
+            text.ends_with("\"chunk\":{\"type\":\"x\",\"a\":1,\"b\":2,\"c\":3,\"runId\":\"r\\\"1\"}}\n\n"),
+            "{text}"
+        );
+        assert_eq!(decode(&out).unwrap()[0].attempt(), None);
+        assert!(skip(&out, u64::MAX).is_empty() && skip(&out, 1).is_empty() && skip(&out, 0) == out);
     }
 
     proptest! {

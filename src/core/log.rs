@@ -4,6 +4,7 @@
 //! until [`Log::confirmed`] says that storage has it. The tail in memory is a cache of what the blocks hold.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{Frame, OpenBlock, lay};
 use super::chunk::{Chunk, Stamp};
@@ -16,7 +17,16 @@ const TAIL_BYTES: usize = 256 * 1024;
 
 /// Proof that writes were handed to storage; comes back in `confirmed` once they are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(pub(super) u64);
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// A ticket above all that this process has ever handed out: a confirmation that is still under way when a session is read
+    /// again from its rows must not confirm writes of the new one.
+    pub(super) fn fresh() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// Finished frames of one flush.
 #[derive(Debug)]
@@ -121,10 +131,11 @@ impl Log {
     /// Storage has everything up to this head.
     pub fn confirmed(&mut self, head: Cursor) {
         self.durable = self.durable.max(head.min(self.head));
+        self.trim();
     }
 
-    /// The frames after `cursor` up to `until` as far as they are in memory, at most about `max_bytes` of them and never past the
-    /// durable head. `None` when the reader must go to the blocks first.
+    /// The frames after `cursor` up to `until` as far as they are in memory and durable: one flush at least, then more until `max_bytes`.
+    /// `None` when the reader must go to the blocks first.
     pub fn recent(&self, cursor: Cursor, until: Cursor, max_bytes: usize) -> Option<Batch> {
         if self.tail.front().is_none_or(|oldest| cursor < oldest.after) {
             return None;
@@ -133,7 +144,8 @@ impl Log {
         let mut batch = Batch { after: cursor, through: cursor, bytes: Vec::new() };
         let from = self.tail.partition_point(|batch| batch.through <= cursor);
         for part in self.tail.iter().skip(from) {
-            if part.after >= until || batch.bytes.len() >= max_bytes {
+            let enough = !batch.bytes.is_empty() && batch.bytes.len() >= max_bytes;
+            if part.after >= until || enough {
                 break;
             }
             batch.take_frames(part.after, part.through, &part.bytes, until);
@@ -144,13 +156,108 @@ impl Log {
     fn keep(&mut self, batch: Batch) {
         self.tail_bytes = self.tail_bytes.saturating_add(batch.bytes.len());
         self.tail.push_back(batch);
-        while self.tail_bytes > TAIL_BYTES
-            && self.tail.len() > 1
-            && self.tail.front().is_some_and(|oldest| oldest.through <= self.durable)
-        {
+        self.trim();
+    }
+
+    /// Only what is unconfirmed, and so in no block that may be read, is kept beyond the budget.
+    fn trim(&mut self) {
+        while self.tail_bytes > TAIL_BYTES && self.tail.front().is_some_and(|oldest| oldest.through <= self.durable) {
             if let Some(oldest) = self.tail.pop_front() {
                 self.tail_bytes = self.tail_bytes.saturating_sub(oldest.bytes.len());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::ids::Sequence;
+
+    fn append(log: &mut Log, texts: &[&str]) -> Vec<Write> {
+        let run = RunId::new("r");
+        let stamp = Stamp { run: run.clone(), attempt: None };
+        let chunks: Vec<_> = texts.iter().map(|text| Chunk::new("text-delta").with("delta", *text)).collect();
+        log.append(&run, chunks.iter().map(|chunk| (chunk, &stamp))).unwrap()
+    }
+
+    fn at(cursor: u64) -> Cursor {
+        Cursor::new(cursor).unwrap()
+    }
+
+    fn read(log: &Log, cursor: u64, max_bytes: usize) -> Option<(Vec<u64>, u64)> {
+        let batch = log.recent(at(cursor), log.head(), max_bytes)?;
+        let frames = frame::decode(&batch.bytes).unwrap();
+        Some((frames.iter().map(|frame| frame.sequence.get()).collect(), batch.through.get()))
+    }
+
+    #[test]
+    fn nothing_is_readable_before_its_confirmation() {
+        let mut log = Log::load(Cursor::START, Cursor::START, None);
+        append(&mut log, &["a", "b"]);
+        append(&mut log, &["c"]);
+        assert_eq!(read(&log, 0, 999), Some((vec![], 0)));
+        log.confirmed(at(2));
+        assert_eq!(read(&log, 0, 999), Some((vec![1, 2], 2)));
+        assert_eq!(read(&log, 1, 999), Some((vec![2], 2)));
+        log.confirmed(at(1));
+        assert_eq!(log.durable(), at(2), "the durable head never goes back");
+        log.confirmed(at(99));
+        assert_eq!(log.durable(), at(3), "and never past the head");
+        assert_eq!(read(&log, 3, 999), Some((vec![], 3)));
+    }
+
+    #[test]
+    fn a_cursor_before_the_tail_goes_to_the_blocks() {
+        let mut log = Log::load(Cursor::START, at(7), None);
+        assert_eq!(read(&log, 7, 999), None, "nothing in memory");
+        append(&mut log, &["h", "i"]);
+        log.confirmed(at(9));
+        assert_eq!(read(&log, 6, 999), None);
+        assert_eq!(read(&log, 7, 999), Some((vec![8, 9], 9)));
+    }
+
+    #[test]
+    fn a_slice_is_one_flush_at_least_and_then_bounded() {
+        let mut log = Log::load(Cursor::START, Cursor::START, None);
+        (0..5).for_each(|_| drop(append(&mut log, &["a", "b"])));
+        log.confirmed(at(10));
+        assert_eq!(read(&log, 0, 0), Some((vec![1, 2], 2)));
+        assert_eq!(read(&log, 3, 1), Some((vec![4], 4)));
+        assert_eq!(read(&log, 1, usize::MAX), Some(((2..=10).collect(), 10)));
+    }
+
+    #[test]
+    fn only_unconfirmed_frames_are_kept_beyond_the_budget() {
+        let mut log = Log::load(Cursor::START, Cursor::START, None);
+        let large = "x".repeat(TAIL_BYTES / 4);
+        (0..8).for_each(|_| drop(append(&mut log, &[&large])));
+        assert_eq!(log.tail.len(), 8, "no block may be read instead");
+        log.confirmed(at(2));
+        assert_eq!(log.tail.len(), 6);
+        log.confirmed(at(8));
+        assert_eq!((log.tail.len(), read(&log, 4, 1), read(&log, 5, 1)), (3, None, Some((vec![6], 6))));
+        append(&mut log, &[&"x".repeat(2 * TAIL_BYTES)]);
+        assert_eq!(log.tail.len(), 1);
+        log.confirmed(at(9));
+        assert_eq!((log.tail.len(), log.tail_bytes), (0, 0), "one flush larger than the budget is not kept either");
+        assert_eq!(read(&log, 8, 1), None);
+    }
+
+    #[test]
+    fn a_refused_append_leaves_the_log_as_it_was() {
+        let mut log = Log::load(Cursor::START, at(Sequence::MAX - 2), None);
+        append(&mut log, &["a"]);
+        let before = format!("{log:?}");
+        let (run, chunk) = (RunId::new("r"), Chunk::new("x"));
+        let stamp = Stamp { run: run.clone(), attempt: None };
+        assert_eq!(log.append(&run, [(&chunk, &stamp), (&chunk, &stamp)]), Err(SequenceOutOfRange));
+        assert_eq!(format!("{log:?}"), before);
+        assert!(log.append(&run, [(&chunk, &stamp)]).is_ok());
+    }
+
+    #[test]
+    fn tickets_are_never_handed_out_twice() {
+        assert!(Ticket::fresh() < Ticket::fresh());
     }
 }

@@ -24,6 +24,8 @@ pub mod reader;
 pub mod record;
 pub mod run;
 pub mod session;
+#[cfg(test)]
+mod session_tests;
 pub mod snapshot;
 pub mod storage;
 pub mod time;

@@ -54,8 +54,13 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader that has everything up to `cursor`; history ends at the durable head of this moment.
+    /// A reader that has everything up to `cursor`; history ends at the durable head of this moment. A run's reader never gets what
+    /// lies before the run.
     pub fn open(scope: Scope, cursor: Cursor, view: &View) -> Self {
+        let cursor = match &scope {
+            Scope::Stream => cursor,
+            Scope::Run(id) => view.find(id).map_or(cursor, |run| cursor.max(run.start)),
+        };
         Self { scope, cursor, joined: Some(view.durable().max(cursor)) }
     }
 
@@ -81,23 +86,29 @@ impl Reader {
 
     /// What comes next, given what is durable.
     pub fn next(&self, view: &View) -> Next {
-        let (limit, terminal) = match &self.scope {
-            Scope::Stream => (view.durable(), stream_terminal(view)),
+        if self.cursor > view.durable() {
+            // Beyond what is stored only a reader of another log can be, one that was removed and begun again.
+            return if self.cursor > view.stored() { Next::End(Terminal::Dropped) } else { Next::Wait };
+        }
+        let (from, limit, terminal) = match &self.scope {
+            Scope::Stream => (self.cursor, view.durable(), stream_terminal(view)),
             Scope::Run(id) => match view.find(id) {
                 Some(run) => {
-                    (run.end.unwrap_or(view.durable()).min(view.durable()), run_terminal(run.status, run.error))
+                    let end = run.end.unwrap_or(view.durable()).min(view.durable());
+                    (self.cursor.max(run.start), end, run_terminal(run.status, run.error))
                 }
                 None if view.awaits(id) => return Next::Wait,
-                None => (self.cursor, Some(Terminal::Dropped)),
+                // Too long ago to know where it ended: nothing more is said, not even that history is complete.
+                None => return Next::End(Terminal::Dropped),
             },
         };
-        if self.cursor < limit {
+        if from < limit {
             let until = match self.joined {
-                Some(joined) if self.cursor < joined => limit.min(joined),
+                Some(joined) if from < joined => limit.min(joined),
                 Some(joined) => return Next::CaughtUp(joined),
                 None => limit,
             };
-            return Next::Slice(self.cursor, until);
+            return Next::Slice(from, until);
         }
         match (self.joined, terminal) {
             (Some(joined), _) => Next::CaughtUp(joined),
@@ -131,5 +142,132 @@ fn stream_terminal(view: &View) -> Option<Terminal> {
             _ => Terminal::Completed,
         }),
         None => Some(Terminal::Dropped),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::ids::MessageId;
+    use crate::core::view::RunView;
+
+    fn at(cursor: u64) -> Cursor {
+        Cursor::new(cursor).unwrap()
+    }
+
+    fn run(id: &str, status: RunStatus, start: u64, end: Option<u64>, error: Option<Code>) -> RunView {
+        RunView {
+            id: RunId::new(id),
+            status,
+            message_id: MessageId::new("m"),
+            start: at(start),
+            end: end.map(at),
+            error,
+        }
+    }
+
+    fn view(durable: u64, status: StreamStatus, run: RunView) -> View {
+        View::new(at(durable), Cursor::START, Some(status), Some(run))
+    }
+
+    fn running(durable: u64) -> View {
+        view(durable, StreamStatus::Active, run("r", RunStatus::Running, 0, None, None))
+    }
+
+    /// All that a reader does until it waits or ends.
+    fn steps(reader: &mut Reader, view: &View) -> Vec<Next> {
+        let mut steps = Vec::new();
+        loop {
+            let next = reader.next(view);
+            steps.push(next);
+            match next {
+                Next::Slice(_, until) => reader.took(until),
+                Next::CaughtUp(_) => reader.announced(),
+                Next::End(_) | Next::Wait => return steps,
+            }
+        }
+    }
+
+    #[test]
+    fn history_then_one_caught_up_then_live() {
+        let mut reader = Reader::open(Scope::Stream, at(2), &running(5));
+        assert_eq!(reader.next(&running(5)), Next::Slice(at(2), at(5)));
+        reader.took(at(3));
+        // The log moves while history is read: history still ends where it ended when the reader came.
+        assert_eq!(reader.next(&running(9)), Next::Slice(at(3), at(5)));
+        reader.took(at(5));
+        let expected = [Next::CaughtUp(at(5)), Next::Slice(at(5), at(9)), Next::Wait];
+        assert_eq!(steps(&mut reader, &running(9)), expected);
+        reader.took(at(4));
+        assert_eq!(reader.cursor(), at(9), "a cursor never goes back");
+        assert_eq!(steps(&mut reader, &running(10)), [Next::Slice(at(9), at(10)), Next::Wait]);
+    }
+
+    #[test]
+    fn a_reader_at_the_head_is_caught_up_at_once_unless_it_need_not_be_said() {
+        let mut reader = Reader::open(Scope::Stream, at(5), &running(5));
+        assert_eq!(steps(&mut reader, &running(5)), [Next::CaughtUp(at(5)), Next::Wait]);
+        let mut quiet = Reader::open(Scope::Stream, at(5), &running(5));
+        quiet.announced();
+        assert_eq!(steps(&mut quiet, &running(5)), [Next::Wait]);
+        assert_eq!(steps(&mut quiet, &running(6)), [Next::Slice(at(5), at(6)), Next::Wait]);
+    }
+
+    #[test]
+    fn a_run_reader_gets_its_run_only() {
+        let second = view(9, StreamStatus::Failed, run("r2", RunStatus::Failed, 4, Some(7), Some(Code::ProducerLost)));
+        let mut reader = Reader::open(Scope::Run(RunId::new("r2")), at(1), &second);
+        assert_eq!(reader.cursor(), at(4), "what lies before the run is not its");
+        let end = Next::End(Terminal::Failed(Code::ProducerLost));
+        assert_eq!(steps(&mut reader, &second), [Next::Slice(at(4), at(7)), Next::CaughtUp(at(9)), end]);
+    }
+
+    #[test]
+    fn an_unknown_run_is_dropped_and_never_called_complete() {
+        let mut reader = Reader::open(Scope::Run(RunId::new("gone")), at(1), &running(5));
+        assert_eq!(steps(&mut reader, &running(5)), [Next::End(Terminal::Dropped)]);
+    }
+
+    #[test]
+    fn a_reader_of_a_log_that_begins_again_is_dropped() {
+        let mut reader = Reader::open(Scope::Stream, at(5), &running(5));
+        assert_eq!(steps(&mut reader, &running(3)), [Next::End(Terminal::Dropped)]);
+        let mut reader = Reader::open(Scope::Stream, Cursor::START, &View::default());
+        assert_eq!(steps(&mut reader, &View::default()), [Next::CaughtUp(at(0)), Next::End(Terminal::Dropped)]);
+    }
+
+    #[test]
+    fn every_ending_has_its_terminal() {
+        let failed = Terminal::Failed(Code::ProviderError);
+        let unnamed = Terminal::Failed(Code::FrameworkInternalError);
+        for (stream, status, error, of_run, of_stream) in [
+            (StreamStatus::Active, RunStatus::Running, None, None, None),
+            (
+                StreamStatus::Paused,
+                RunStatus::SuspendedClientTool,
+                None,
+                Some(Terminal::Paused),
+                Some(Terminal::Paused),
+            ),
+            (StreamStatus::Ended, RunStatus::Completed, None, Some(Terminal::Completed), Some(Terminal::Completed)),
+            (
+                StreamStatus::Ended,
+                RunStatus::Interrupted,
+                None,
+                Some(Terminal::Interrupted),
+                Some(Terminal::Interrupted),
+            ),
+            (StreamStatus::Failed, RunStatus::Failed, Some(Code::ProviderError), Some(failed), Some(failed)),
+            (StreamStatus::Failed, RunStatus::Failed, None, Some(unnamed), Some(unnamed)),
+            (StreamStatus::Active, RunStatus::Superseded, None, Some(Terminal::Dropped), None),
+        ] {
+            let ended = (status != RunStatus::Running).then_some(3);
+            let view = view(3, stream, run("r", status, 0, ended, error));
+            for (scope, terminal) in [(Scope::Run(RunId::new("r")), of_run), (Scope::Stream, of_stream)] {
+                let mut reader = Reader::open(scope.clone(), at(3), &view);
+                let last = terminal.map_or(Next::Wait, Next::End);
+                assert_eq!(steps(&mut reader, &view), [Next::CaughtUp(at(3)), last], "{status:?} {scope:?}");
+            }
+        }
     }
 }

@@ -176,13 +176,14 @@ pub struct Session {
     truncated: Option<CheckpointId>,
     log: Log,
     view: View,
-    tickets: u64,
     pending: VecDeque<Pending>,
 }
 
 impl Session {
-    /// Rebuilds a session from its rows. A run that was running had its producer in the object that is gone, unless
-    /// `producer_alive` says that only the rows were read again.
+    /// Rebuilds a session from its rows, all of which readers may see at once: after a failed write in a living object, sync first.
+    ///
+    /// A run that was running had its producer in the object that is gone, unless `producer_alive` says that only the rows were read
+    /// again. Then renew the run's lease at once: renewals are in no row.
     pub fn load(stored: Option<Stored>, lease: Millis, producer_alive: bool) -> Self {
         let Some(Stored { session, run, checkpoint, truncated, last_block }) = stored else {
             return Self {
@@ -194,7 +195,6 @@ impl Session {
                 truncated: None,
                 log: Log::load(Cursor::START, Cursor::START, None),
                 view: View::default(),
-                tickets: 0,
                 pending: VecDeque::new(),
             };
         };
@@ -214,7 +214,6 @@ impl Session {
             checkpoint,
             truncated,
             view,
-            tickets: 0,
             pending: VecDeque::new(),
         }
     }
@@ -417,7 +416,8 @@ impl Session {
     pub fn alarm(&self, now: UnixMillis) -> Option<UnixMillis> {
         let run = self.run.as_ref().filter(|run| run.status == RunStatus::Running)?;
         let first = run.started.after(self.lease);
-        Some(if now < first { first } else { now.after(KEEP_ALIVE) })
+        let keep_alive = now.after(KEEP_ALIVE);
+        Some(if now < first { first.min(keep_alive) } else { keep_alive })
     }
 
     /// Removes all that the session stores.
@@ -516,10 +516,10 @@ impl Session {
     }
 
     fn effects(&mut self, writes: Vec<Write>) -> Effects {
-        self.tickets = self.tickets.saturating_add(1);
-        let ticket = Ticket(self.tickets);
+        let ticket = Ticket::fresh();
         if let (Some(row), Some(run)) = (&self.row, &self.run) {
             let head = self.log.head();
+            self.view.stores(head);
             self.pending.push_back(Pending { ticket, head, status: row.status, run: RunView::of(run) });
         }
         Effects { writes, ticket }

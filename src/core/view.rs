@@ -46,6 +46,7 @@ impl RunView {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     durable: Cursor,
+    stored: Cursor,
     floor: Cursor,
     status: Option<StreamStatus>,
     runs: VecDeque<RunView>,
@@ -55,7 +56,7 @@ pub struct View {
 impl View {
     /// The view of a session that was just read from its rows.
     pub fn new(durable: Cursor, floor: Cursor, status: Option<StreamStatus>, run: Option<RunView>) -> Self {
-        Self { durable, floor, status, runs: run.into_iter().collect(), starting: None }
+        Self { durable, stored: durable, floor, status, runs: run.into_iter().collect(), starting: None }
     }
 
     /// The durable head.
@@ -86,6 +87,15 @@ impl View {
     /// Whether this run has started and is not durable yet: its readers wait.
     pub fn awaits(&self, id: &RunId) -> bool {
         self.starting.as_ref() == Some(id)
+    }
+
+    /// The last sequence that was handed to storage, durable or not. Readers wait for it.
+    pub fn stored(&self) -> Cursor {
+        self.stored
+    }
+
+    pub(super) fn stores(&mut self, head: Cursor) {
+        self.stored = head;
     }
 
     pub(super) fn starts(&mut self, id: RunId) {

@@ -64,6 +64,9 @@ impl Double {
 }
 
 fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
+    if tables.session.is_none() && !matches!(write, Write::Session(_) | Write::DropAll) {
+        return Err(StorageError::Corrupt("there is no session"));
+    }
     match write {
         Write::Session(row) => tables.session = Some(row.clone()),
         Write::Run(row) => {
@@ -77,8 +80,14 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
                 return Err(StorageError::Failed("duplicate key".into()));
             }
         }
+        Write::ExtendBlock { bytes, .. } if bytes.len() > COLUMN_LIMIT => {
+            return Err(StorageError::TooLarge(bytes.len()));
+        }
         Write::ExtendBlock { key, last, bytes } => {
             let block = tables.blocks.get_mut(key).ok_or(StorageError::Corrupt("the open block is gone"))?;
+            if block.bytes.len() + bytes.len() > COLUMN_LIMIT {
+                return Err(StorageError::TooLarge(block.bytes.len() + bytes.len()));
+            }
             block.bytes.extend_from_slice(bytes);
             block.last = *last;
         }
@@ -130,7 +139,7 @@ impl Storage for Double {
         let mut size = 0;
         for row in self.tables().blocks.into_values().filter(|row| cursor.lacks(row.last)) {
             let is_part = row.key % PARTS != 0;
-            if !is_part && size >= max_bytes {
+            if !is_part && !blocks.is_empty() && size >= max_bytes {
                 break;
             }
             size += row.bytes.len();

@@ -4,12 +4,16 @@
 //! * [`rows`]: the rows and the writes.
 //! * [`sql`]: schema, migrations and statements, over any SQLite; [`cells`]: its values.
 //! * [`contract`]: the suite that every implementation must pass, as data.
-//! * `double`: the fault-injecting double of the tests.
+//! * `double`: the fault-injecting double of the tests; `native`: SQLite outside the object; `contract_tests`: the suite on both.
 
 pub mod cells;
 pub mod contract;
 #[cfg(test)]
+mod contract_tests;
+#[cfg(test)]
 pub mod double;
+#[cfg(test)]
+pub mod native;
 pub mod rows;
 pub mod sql;
 
@@ -40,7 +44,8 @@ pub trait Storage {
     /// [`StorageError`].
     fn load(&self) -> Result<Option<Stored>, StorageError>;
 
-    /// Applies all writes or none, and returns the rows written as the storage counts them. The first write creates the schema.
+    /// Applies all writes or none, and returns the rows written as the storage counts them. The session's row comes first: it creates
+    /// the schema, and without it every other write is refused.
     ///
     /// # Errors
     /// [`StorageError`]; nothing was applied.

@@ -132,12 +132,34 @@ impl<S: Sql> SqlStorage<S> {
     }
 
     fn migrate(&self) -> Result<u64, StorageError> {
+        let before = self.version()?;
         let mut written = 0_u64;
-        for step in MIGRATIONS.iter().skip(self.version()?).copied().flatten() {
+        for step in MIGRATIONS.iter().skip(before).copied().flatten() {
             written = written.saturating_add(self.execute(step, &[])?);
+        }
+        if before > 0 {
+            // The session's row tells the version, and these writes need not hold it.
+            let version = Param::Integer(u64::try_from(MIGRATIONS.len()).unwrap_or(0));
+            written = written.saturating_add(self.execute("UPDATE session SET version = ?1", &[version])?);
         }
         self.version.set(Some(MIGRATIONS.len()));
         Ok(written)
+    }
+
+    /// One write of a list, on whatever the writes before it have left.
+    fn write_next(&self, write: &Write) -> Result<u64, StorageError> {
+        let version = self.version()?;
+        let migrated = match write {
+            Write::DropAll if version == 0 => return Ok(0),
+            Write::DropAll => 0,
+            // A late write of a run whose session was deleted must not bring the tables back.
+            _ if version == 0 && !matches!(write, Write::Session(_)) => {
+                return Err(StorageError::Corrupt("there is no session"));
+            }
+            _ if version < MIGRATIONS.len() => self.migrate()?,
+            _ => 0,
+        };
+        Ok(migrated.saturating_add(self.write(write)?))
     }
 
     fn write(&self, write: &Write) -> Result<u64, StorageError> {
@@ -155,11 +177,12 @@ impl<S: Sql> SqlStorage<S> {
                 ],
             ),
             Write::ExtendBlock { key, last, bytes } => {
+                let room = u64::try_from(COLUMN_LIMIT.saturating_sub(bytes.len())).unwrap_or(0);
                 let written = self.execute(
-                    "UPDATE chunk_block SET bytes = CAST(bytes || ?2 AS BLOB), last = ?3 WHERE key = ?1",
-                    &[Param::Integer(*key), Param::Blob(bytes), Param::Integer(last.get())],
+                    "UPDATE chunk_block SET bytes = CAST(bytes || ?2 AS BLOB), last = ?3 WHERE key = ?1 AND length(bytes) <= ?4",
+                    &[Param::Integer(*key), Param::Blob(bytes), Param::Integer(last.get()), Param::Integer(room)],
                 )?;
-                if written == 0 { Err(StorageError::Corrupt("the open block is gone")) } else { Ok(written) }
+                if written == 0 { Err(self.why_not_extended(*key, bytes.len())?) } else { Ok(written) }
             }
             Write::Message(row) => self.write_message(row),
             Write::TruncateMessages(index) => {
@@ -175,6 +198,16 @@ impl<S: Sql> SqlStorage<S> {
                 Ok(written)
             }
         }
+    }
+
+    fn why_not_extended(&self, key: u64, more: usize) -> Result<StorageError, StorageError> {
+        let len = self.one("SELECT length(bytes) FROM chunk_block WHERE key = ?1", &[Param::Integer(key)], |row| {
+            integer(row, 0)
+        })?;
+        Ok(match len.and_then(|len| usize::try_from(len).ok()) {
+            Some(len) => StorageError::TooLarge(len.saturating_add(more)),
+            None => StorageError::Corrupt("the open block is gone"),
+        })
     }
 
     fn write_session(&self, row: &SessionRow) -> Result<u64, StorageError> {
@@ -355,22 +388,22 @@ impl<S: Sql> Storage for SqlStorage<S> {
     }
 
     fn apply(&self, writes: &[Write]) -> Result<u64, StorageError> {
-        let before = self.version()?;
         if let [write] = writes
-            && before == MIGRATIONS.len()
+            && self.version()? == MIGRATIONS.len()
             && matches!(write, Write::ExtendBlock { .. } | Write::OpenBlock(_))
         {
             return self.write(write);
         }
         let result = self.sql.transaction(&mut || {
-            let mut written = if self.version()? < MIGRATIONS.len() { self.migrate()? } else { 0 };
+            let mut written = 0_u64;
             for write in writes {
-                written = written.saturating_add(self.write(write)?);
+                written = written.saturating_add(self.write_next(write)?);
             }
             Ok(written)
         });
         if result.is_err() {
-            self.version.set(Some(before));
+            // Looked up again: of a transaction that failed nobody knows what was kept.
+            self.version.set(None);
         }
         result
     }
@@ -388,7 +421,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
             &mut |row| {
                 let bytes = row.blob(4).ok_or(StorageError::Corrupt("chunk_block.bytes"))?;
                 let is_part = integer(row, 0)?.checked_rem(PARTS) != Some(0);
-                if !is_part && size >= max_bytes {
+                if !is_part && !blocks.is_empty() && size >= max_bytes {
                     return Ok(ControlFlow::Break(()));
                 }
                 size = size.saturating_add(bytes.len());
@@ -412,10 +445,10 @@ impl<S: Sql> Storage for SqlStorage<S> {
     }
 
     fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError> {
-        if count == 0 || self.version()? == 0 {
+        if count == 0 {
             return Ok(Vec::new());
         }
-        let rows = self.message_rows(0, key(count, 0))?;
+        let rows = if self.version()? == 0 { Vec::new() } else { self.message_rows(0, key(count, 0))? };
         if rows.len() == usize::try_from(count).unwrap_or(usize::MAX) {
             Ok(rows)
         } else {

@@ -1,0 +1,65 @@
+//! What the literal examples begin with.
+
+use crate::core::caller::Caller;
+use crate::core::chunk::Chunk;
+use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
+use crate::core::record::{Commit, Record};
+use crate::core::run::{Fence, Vocabulary};
+use crate::core::session::{Input, Session, Start, StartRefused, Started, StreamStatus};
+use crate::core::storage::double::Double;
+use crate::core::storage::{SessionRow, Storage};
+use crate::core::time::{Millis, UnixMillis};
+
+pub const LEASE: Millis = Millis::new(30_000);
+pub const NOW: UnixMillis = UnixMillis::new(1_000_000);
+
+pub fn at(cursor: u64) -> Cursor {
+    Cursor::new(cursor).unwrap()
+}
+
+pub fn me() -> Caller {
+    Caller::Owner("me".into())
+}
+
+/// A chunk of no attempt, with this text.
+pub fn chunk(text: &str) -> Record {
+    Record::Chunk { chunk: Chunk::new("text-delta").with("delta", text), attempt: None }
+}
+
+pub fn chunk_of(attempt: u32, text: &str) -> Record {
+    let attempt = Some((AttemptId::new(format!("a{attempt}")), attempt));
+    Record::Chunk { chunk: Chunk::new("text-delta").with("id", "t1").with("delta", text), attempt }
+}
+
+pub fn commit(json: &str, steps: u32) -> Record {
+    Record::Commit(Commit { message: Some(json.to_owned()), steps })
+}
+
+pub fn row(status: StreamStatus) -> SessionRow {
+    let (owner, run) = (Some("me".into()), Some(RunId::new("r1")));
+    SessionRow { owner, salt: "salt".into(), created: NOW, floor: Cursor::START, run, status }
+}
+
+pub fn start(session: &mut Session, run: &str, opening: &[Record]) -> Result<Started, StartRefused> {
+    session.start(Start {
+        now: NOW,
+        caller: &me(),
+        run: RunId::new(run),
+        salt: "salt",
+        agent: "default",
+        vocabulary: Vocabulary::Ui,
+        lease: LEASE,
+        input: Input { id: MessageId::new(format!("u-{run}")), json: format!("{{\"id\":\"u-{run}\"}}") },
+        opening: &|_, _| opening.to_vec(),
+    })
+}
+
+/// A session with one running run that has one chunk, stored and confirmed.
+pub fn started() -> (Double, Session, Fence) {
+    let (storage, mut session) = (Double::new(), Session::load(None, LEASE, false));
+    let started = start(&mut session, "r1", &[chunk("run_started")]).unwrap();
+    storage.apply(&started.effects.writes).unwrap();
+    storage.sync();
+    session.confirmed(started.effects.ticket);
+    (storage, session, started.fence)
+}

@@ -1,0 +1,15 @@
+//! What proves the session machine.
+//!
+//! * `model`: what a session is, in the plainest words: lists of facts.
+//! * `world`: one session with its storage, producers and confirmations, and `readers`: every step is checked against the model.
+//! * `interleavings`: random scripts for the world.
+//! * `commands`, `snapshots`, `rows`: literal examples, which begin with `examples`.
+
+mod commands;
+mod examples;
+mod interleavings;
+mod model;
+mod readers;
+mod rows;
+mod snapshots;
+mod world;

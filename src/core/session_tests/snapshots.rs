@@ -1,0 +1,147 @@
+//! Snapshots in each status: which fields there are (`spec/helix.md` section 6).
+
+use serde_json::{Value, json};
+
+use super::examples::{LEASE, NOW, chunk, commit, me, row, started};
+use crate::core::error::Code;
+use crate::core::ids::CheckpointId;
+use crate::core::run::{Outcome, RunStatus};
+use crate::core::session::{Session, StreamStatus};
+use crate::core::snapshot::{self, error_detail};
+use crate::core::storage::{CheckpointKind, CheckpointRow, Storage, StorageError, Stored};
+
+fn snapshot(storage: &dyn Storage, session: &Session, seed: bool) -> Value {
+    let snapshot = snapshot::read(session, &me(), "s1").unwrap();
+    let rows = storage.messages(snapshot.message_count()).unwrap();
+    snapshot.with_messages(&rows, seed).unwrap()
+}
+
+#[test]
+fn active_before_and_after_a_commit() {
+    let (storage, mut session, fence) = started();
+    let before = json!({
+        "sessionId": "s1",
+        "messages": [{ "id": "u-r1" }],
+        "streamSequence": 0,
+        "state": null,
+        "status": "active",
+        "latestTruncateCheckpointId": null,
+        "checkpointId": "cp_salt_1",
+        "stepCount": 0,
+        "resumeMessageId": "msg_salt_1",
+    });
+    assert_eq!(snapshot(&storage, &session, false), before);
+    let message = r#"{"id":"msg_salt_1","role":"assistant"}"#;
+    let effects = session.append(&fence, &[chunk("a"), commit(message, 1), chunk("b")]).unwrap();
+    storage.apply(&effects.writes).unwrap();
+    let mut after = before;
+    after["messages"] = json!([{ "id": "u-r1" }, { "id": "msg_salt_1", "role": "assistant" }]);
+    after["streamSequence"] = json!(2);
+    after["checkpointId"] = json!("cp_salt_2");
+    after["stepCount"] = json!(1);
+    assert_eq!(snapshot(&storage, &session, false), after);
+    // A seed leaves the message out that its reader gets from the stream, and nothing else.
+    after["messages"] = json!([{ "id": "u-r1" }]);
+    assert_eq!(snapshot(&storage, &session, true), after);
+}
+
+#[test]
+fn ended_and_failed() {
+    for (outcome, status, detail) in [
+        (Outcome::Completed, "ended", None),
+        (Outcome::Interrupted, "ended", None),
+        (Outcome::Failed(Code::ProviderRateLimited), "failed", Some(Code::ProviderRateLimited)),
+        (Outcome::Failed(Code::ProviderAuth), "failed", Some(Code::ProviderAuth)),
+    ] {
+        let (storage, mut session, fence) = started();
+        let message = r#"{"id":"msg_salt_1"}"#;
+        let effects = session.finish(NOW, &fence, outcome, &[chunk("a"), commit(message, 1), chunk("end")]).unwrap();
+        storage.apply(&effects.writes).unwrap();
+        let mut expected = json!({
+            "sessionId": "s1",
+            "messages": [{ "id": "u-r1" }, { "id": "msg_salt_1" }],
+            "streamSequence": 3,
+            "state": null,
+            "status": status,
+            "latestTruncateCheckpointId": null,
+            "checkpointId": "cp_salt_2",
+            "stepCount": 1,
+        });
+        if let Some(code) = detail {
+            expected["errorDetail"] = error_detail(code);
+        }
+        assert_eq!(snapshot(&storage, &session, false), expected);
+        assert_eq!(snapshot(&storage, &session, true), expected, "nothing is in flight: a seed is the whole");
+        let reloaded = Session::load(storage.load().unwrap(), LEASE, false);
+        assert_eq!(snapshot(&storage, &reloaded, false), expected, "the same from the rows");
+    }
+}
+
+#[test]
+fn error_detail_has_no_free_text() {
+    let expected = json!({ "code": "provider_rate_limited", "category": "provider", "retryable": true });
+    assert_eq!(error_detail(Code::ProviderRateLimited), expected);
+}
+
+/// A session as its rows tell it, with this run and stream.
+fn stored(run: Option<RunStatus>, stream: StreamStatus) -> Session {
+    let (_, session, _) = started();
+    let run = run.and_then(|status| session.run().cloned().map(|run| crate::core::storage::RunRow { status, ..run }));
+    let stored = Stored { session: row(stream), run, checkpoint: None, truncated: None, last_block: None };
+    Session::load(Some(stored), LEASE, true)
+}
+
+#[test]
+fn the_run_decides_the_status() {
+    use RunStatus::{Completed, Failed, Interrupted, Running, Superseded, SuspendedClientTool};
+    let streams = [StreamStatus::Active, StreamStatus::Paused, StreamStatus::Ended, StreamStatus::Failed];
+    for (run, expected) in [
+        (Some(Running), ["active", "paused", "active", "active"]),
+        (Some(SuspendedClientTool), ["paused"; 4]),
+        (Some(Failed), ["failed"; 4]),
+        (Some(Completed), ["ended", "ended", "ended", "failed"]),
+        (Some(Interrupted), ["ended", "ended", "ended", "failed"]),
+        (Some(Superseded), ["ended", "ended", "ended", "failed"]),
+        (None, ["ended", "ended", "ended", "failed"]),
+    ] {
+        for (stream, expected) in streams.into_iter().zip(expected) {
+            let session = stored(run, stream);
+            let body = snapshot::read(&session, &me(), "s1").unwrap().with_messages(&[], false).unwrap();
+            assert_eq!(body["status"], expected, "{run:?} {stream:?}");
+            let in_flight = matches!(expected, "active" | "paused");
+            assert_eq!(body.get("resumeMessageId").is_some(), in_flight, "{run:?} {stream:?}");
+            assert_eq!(body.get("errorDetail").is_some(), expected == "failed", "{run:?} {stream:?}");
+            assert_eq!((&body["checkpointId"], &body["stepCount"]), (&Value::Null, &json!(0)));
+        }
+    }
+}
+
+#[test]
+fn state_and_the_latest_rewind_are_told() {
+    let (_, running, _) = started();
+    let checkpoint = CheckpointRow {
+        kind: CheckpointKind::Truncate,
+        state: Some(r#"{"plan":["a"]}"#.into()),
+        ..running.checkpoint().unwrap().clone()
+    };
+    let stored = Stored {
+        session: row(StreamStatus::Ended),
+        run: None,
+        truncated: Some(CheckpointId::new("cp_salt_7")),
+        checkpoint: Some(checkpoint),
+        last_block: None,
+    };
+    let session = Session::load(Some(stored), LEASE, false);
+    let body = snapshot::read(&session, &me(), "s1").unwrap().with_messages(&[], false).unwrap();
+    assert_eq!(body["state"], json!({ "plan": ["a"] }));
+    assert_eq!(body["latestTruncateCheckpointId"], "cp_salt_7");
+}
+
+#[test]
+fn a_message_that_is_not_json_is_corruption() {
+    let (storage, session, _) = started();
+    let mut rows = storage.messages(1).unwrap();
+    rows[0].json = "{".into();
+    let read = snapshot::read(&session, &me(), "s1").unwrap();
+    assert_eq!(read.with_messages(&rows, false), Err(StorageError::Corrupt("message.json")));
+}

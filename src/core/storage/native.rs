@@ -1,0 +1,88 @@
+//! [`Sql`] on native SQLite: the production statements on a real engine, without a Worker.
+//!
+//! It differs from the object's storage in two ways. Rows written are the connection's row changes: the object counts the schema's
+//! rows too, so only numbers from after the first write compare. And a transaction is one of SQLite's, while the object uses
+//! `transactionSync`.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Row, ToSql};
+
+use super::StorageError;
+use super::cells::{Cells, Param};
+use super::sql::{EachRow, Sql, SqlStorage};
+
+/// One in-memory database; a clone is another handle to it.
+#[derive(Clone)]
+pub struct Native(Rc<Connection>);
+
+impl Native {
+    /// An empty database.
+    pub fn open() -> SqlStorage<Self> {
+        SqlStorage::new(Self(Rc::new(Connection::open_in_memory().unwrap())))
+    }
+
+    /// A second storage over the same rows, with nothing in memory: what a restart is.
+    pub fn reopen(storage: &SqlStorage<Self>) -> SqlStorage<Self> {
+        SqlStorage::new(storage.connection().clone())
+    }
+
+    /// Row changes since the database was opened.
+    pub fn rows_written(&self) -> u64 {
+        self.0.total_changes()
+    }
+}
+
+fn failed(error: rusqlite::Error) -> StorageError {
+    StorageError::Failed(error.to_string())
+}
+
+impl ToSql for Param<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match *self {
+            Param::Null => ToSqlOutput::Owned(Value::Null),
+            Param::Integer(number) => ToSqlOutput::Owned(Value::Integer(number.try_into().unwrap())),
+            Param::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Param::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+struct NativeRow<'a>(&'a Row<'a>);
+
+impl Cells for NativeRow<'_> {
+    fn integer(&self, column: usize) -> Option<u64> {
+        self.0.get_ref(column).ok()?.as_i64().ok()?.try_into().ok()
+    }
+
+    fn text(&self, column: usize) -> Option<String> {
+        Some(self.0.get_ref(column).ok()?.as_str().ok()?.to_owned())
+    }
+
+    fn blob(&self, column: usize) -> Option<Vec<u8>> {
+        Some(self.0.get_ref(column).ok()?.as_blob().ok()?.to_vec())
+    }
+}
+
+impl Sql for Native {
+    fn run(&self, statement: &'static str, params: &[Param<'_>], each: &mut EachRow<'_>) -> Result<u64, StorageError> {
+        let before = self.rows_written();
+        let mut prepared = self.0.prepare_cached(statement).map_err(failed)?;
+        let mut rows = prepared.query(rusqlite::params_from_iter(params)).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            if each(&NativeRow(row))? == ControlFlow::Break(()) {
+                break;
+            }
+        }
+        Ok(self.rows_written() - before)
+    }
+
+    fn transaction(&self, body: &mut dyn FnMut() -> Result<u64, StorageError>) -> Result<u64, StorageError> {
+        self.0.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        let result = body();
+        self.0.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(failed)?;
+        result
+    }
+}
