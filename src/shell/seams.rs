@@ -16,18 +16,17 @@ use crate::core::record::Record;
 use crate::core::run::Fence;
 use crate::core::storage::Storage;
 use crate::core::storage::contract::{Operation, perform as perform_operation};
-use crate::core::time::UnixMillis;
 use crate::dialect::route::query_value;
 
 /// Performs the seam that `name` asks for.
-pub async fn perform(host: &Rc<Host>, request: &Request, query: &str, _now: UnixMillis) -> Result<Response, Response> {
+pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<Response, Response> {
     let refuse = |words: &str| answer::explained(Code::ValidationError, words, Map::new());
     match query_value(query, "name").as_deref() {
         Some("panic") => {
-            let nothing: Option<u8> = None;
-            #[expect(clippy::unwrap_used, reason = "the panic is what the test asks for")]
-            let _ = nothing.unwrap();
-            Ok(answer::nothing())
+            #[expect(clippy::panic, reason = "the panic is what the test asks for")]
+            {
+                panic!("asked for by a test");
+            }
         }
         Some("counts") => {
             let counts = host.storage.counts().map_err(|error| answer::internal(&error))?;
