@@ -21,6 +21,15 @@ const TEMPORARY = 'rejoin-serve-';
 // Between a polite end and a certain one. Everything stored is on disk by then: an object's writes are synced before they are confirmed.
 const STOP_GRACE_MS = 1000;
 
+// On any end of this process, also an uncaught error, nothing stays behind.
+const running = new Map();
+process.on('exit', () => {
+  for (const [child, folder] of running) {
+    signalGroup(child.pid, 'SIGKILL');
+    remove(folder);
+  }
+});
+
 /**
  * @param {object} [options]
  * @param {number} [options.port] default: a free one
@@ -62,19 +71,14 @@ export async function startServer({
     });
   }
 
-  // On any end of this process, also an uncaught error, nothing stays behind.
-  const atExit = () => {
-    signalGroup(child.pid, 'SIGKILL');
-    remove(folder);
-  };
-  process.on('exit', atExit);
+  running.set(child, folder);
   const exited = new Promise((resolve) => {
     child.once('error', (error) => resolve(`could not start: ${error.message}`));
     child.once('exit', (code, signal) => resolve(signal ? `ended by ${signal}` : `ended with code ${code}`));
   }).then(async (how) => {
     // Wrangler alone has ended; workerd must not go on serving.
     if (child.pid) await endGroup(child.pid);
-    process.off('exit', atExit);
+    running.delete(child);
     remove(folder);
     return how;
   });
@@ -229,8 +233,24 @@ function signalGroup(pid, signal) {
 }
 
 async function endGroup(pid) {
-  // Also zombies count for a moment; a group that outlives this has none of our processes left alive.
-  for (let tries = 0; tries < 200 && signalGroup(pid, 'SIGKILL'); tries += 1) await sleep(10);
+  for (let tries = 0; tries < 500 && signalGroup(pid, 'SIGKILL') && groupLives(pid); tries += 1) await sleep(5);
+}
+
+// A group exists until its last zombie is reaped, which may take the reaper a second; only a process with threads left still holds files
+// and ports.
+function groupLives(group) {
+  if (process.platform !== 'linux') return true;
+  return fs.readdirSync('/proc').some((pid) => {
+    if (!/^\d+$/.test(pid)) return false;
+    try {
+      // "PID (NAME) STATE PPID PGRP …"; the name may hold anything.
+      const [state, , itsGroup] = fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ');
+      if (Number(itsGroup) !== group) return false;
+      return !'ZX'.includes(state) || fs.readdirSync(`/proc/${pid}/task`).length > 1;
+    } catch {
+      return false;
+    }
+  });
 }
 
 function remove(folder) {

@@ -6,21 +6,26 @@ source "$HERE/compiler.sh"
 
 OUT=$ROOT/build
 STAMP=$OUT/.stamp
+BEGAN=$ROOT/target/rejoin-build.began
 DEP_INFO=$ROOT/target/wasm32-unknown-unknown/release/rejoin.d
 
-# Every file that the bundle is made of: the sources, whatever they include (cargo wrote it down), the pins of the tools, these scripts.
-inputs() {
-  cd "$ROOT"
-  {
-    find src worker-build/bin -type f
-    printf '%s\n' worker-build/build.sh worker-build/compiler.sh worker-build/lib.sh Cargo.toml Cargo.lock package-lock.json
-    [ ! -f "$DEP_INFO" ] || sed -n '1s/^[^:]*: *//p' "$DEP_INFO" | sed 's/\\ /\a/g' | tr ' \a' '\n ' | sed "s|^$ROOT/||" | grep -v '^/' || true
-  } | LC_ALL=C sort -u | while IFS= read -r file; do if [ -f "$file" ]; then printf '%s\0' "$file"; fi; done
+# Lists the files that every bundle is made of: the sources, the pins of the tools, these scripts.
+sources() {
+  find src worker-build/bin -type f
+  printf '%s\n' worker-build/build.sh worker-build/compiler.sh worker-build/lib.sh Cargo.toml Cargo.lock build.rs package-lock.json
 }
 
-inputs_hash() {
-  if has sha256sum; then inputs | xargs -0 sha256sum; else inputs | xargs -0 shasum -a 256; fi | hash_lines
+# And what the sources of the last build included from elsewhere, which cargo wrote down.
+included() {
+  [ ! -f "$DEP_INFO" ] || sed -n '1s/^[^:]*: *//p' "$DEP_INFO" | sed 's/\\ /\a/g' | tr ' \a' '\n ' | sed "s|^$ROOT/||" | grep -v '^/' || true
 }
+
+all_inputs() { sources; included; }
+
+# those LIST: the files of a list that exist, each once, ending with a zero byte.
+those() { "$@" | LC_ALL=C sort -u | while IFS= read -r file; do if [ -f "$file" ]; then printf '%s\0' "$file"; fi; done; }
+
+hash_of() { if has sha256sum; then those "$1" | xargs -0 sha256sum; else those "$1" | xargs -0 shasum -a 256; fi | hash_lines; }
 
 fresh() { [ -f "$STAMP" ] && [ -f "$OUT/index.js" ] && [ -f "$OUT/index_bg.wasm" ] && [ "$(cat "$STAMP")" = "$1" ]; }
 
@@ -31,8 +36,8 @@ compile() {
   export WASM_BINDGEN_BIN=$CACHE/tools/wasm-bindgen-$bindgen/bin/wasm-bindgen
   export WASM_OPT_BIN=$NODE_BIN/wasm-opt ESBUILD_BIN=$NODE_BIN/esbuild
   # For `option_env!`: which build this is. It changes only when the sources do.
-  export REJOIN_BUILD=${1:0:12}
-  rm -f "$STAMP"
+  REJOIN_BUILD=$(hash_of sources | cut -c1-12)
+  export REJOIN_BUILD
   unlocked "$CACHE/tools/worker-build-$WORKER_BUILD_VERSION/bin/worker-build" --release --panic-unwind </dev/null >&2
 }
 
@@ -45,19 +50,27 @@ sizes() {
 
 main() {
   local hash
-  hash=$(inputs_hash)
+  hash=$(hash_of all_inputs)
   if fresh "$hash"; then say 'build/ is up to date'; return 0; fi
   lock "$ROOT/target/rejoin-build.lock"
   # Somebody else may have built it while this one waited.
-  hash=$(inputs_hash)
+  hash=$(hash_of all_inputs)
   if fresh "$hash"; then say 'build/ is up to date'; return 0; fi
   # Wrangler calls this script without make, so it sets up by itself.
   "$HERE/setup.sh"
   choose_compiler
-  step 'bundle' compile "$hash"
-  # The first build of a machine learns what the sources include only now.
-  printf '%s' "$(inputs_hash)" >"$STAMP"
+  rm -f "$STAMP"
+  touch "$BEGAN"
+  step 'bundle' compile
+  # Asked again, because only now it is known what the sources include.
+  hash=$(hash_of all_inputs)
+  if [ -n "$(those all_inputs | xargs -0 -I{} find {} -newer "$BEGAN")" ]; then
+    say 'the sources changed during the build; the next one takes them'
+  else
+    printf '%s' "$hash" >"$STAMP"
+  fi
   sizes
 }
 
+cd "$ROOT"
 main

@@ -9,7 +9,7 @@
 #
 # choose_compiler sets: COMPILER_WAY, REJOIN_CARGO, REJOIN_RUSTC, REJOIN_CLIPPY, REJOIN_LINKER (empty: the compiler's own).
 
-rust_minor() { "$1" --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p'; }
+rust_minor() { "$1" --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p' || true; }
 
 has_sources() { [ -f "$1/lib/rustlib/src/rust/library/std/Cargo.toml" ] && [ -f "$1/lib/rustlib/src/rust/library/Cargo.lock" ]; }
 
@@ -53,7 +53,7 @@ rustup_compiler() {
   REJOIN_LINKER=''
 }
 
-rustup_toolchain() { (cd "$ROOT" && rustup show active-toolchain 2>/dev/null | sed -n '1s/ .*//p'); }
+rustup_toolchain() { (cd "$ROOT" && RUSTUP_AUTO_INSTALL=0 rustup show active-toolchain 2>/dev/null | sed -n '1s/ .*//p'); }
 
 debian_compiler() {
   local mode=$1 minor llvm missing
@@ -79,6 +79,10 @@ debian_compiler() {
   REJOIN_LINKER=wasm-ld-$llvm
 }
 
+apt_get() {
+  DEBIAN_FRONTEND=noninteractive apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "$@" >"$CACHE/apt.log" 2>&1 </dev/null
+}
+
 # Prints the packages of the list that are not installed, each after a space.
 debian_missing() {
   local package
@@ -93,10 +97,9 @@ debian_install() {
     return 1
   fi
   say "apt-get install$(printf ' %s' "$@")"
-  export DEBIAN_FRONTEND=noninteractive
-  # A stale list of packages is refreshed only when it is needed.
-  apt-get install -y -qq --no-install-recommends "$@" >"$CACHE/apt.log" 2>&1 </dev/null && return 0
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; } >"$CACHE/apt.log" 2>&1 </dev/null && return 0
+  # The list of packages is refreshed only when it is too old to serve.
+  apt_get install "$@" && return 0
+  apt_get update && apt_get install "$@" && return 0
   tail -n 5 "$CACHE/apt.log" >&2
   return 1
 }
@@ -105,7 +108,9 @@ debian_install() {
 native_compiler() {
   local minor=''
   if has cargo && has rustc; then minor=$(cd "$ROOT" && rust_minor rustc); fi
-  if [ "${minor:-0}" -ge "$MIN_RUST_MINOR" ]; then NATIVE_CARGO=cargo; else NATIVE_CARGO=$REJOIN_CARGO; fi
+  NATIVE_CARGO=cargo
+  # Ahead in PATH, so that it also finds its own rustc, clippy and rustfmt.
+  if [ "${minor:-0}" -lt "$MIN_RUST_MINOR" ]; then export PATH=$(dirname "$REJOIN_CARGO"):$PATH; fi
 }
 
 no_compiler() {
@@ -124,6 +129,7 @@ use_compiler() {
   export PATH=$HERE/bin:$NODE_BIN:$PATH
   # The stable compiler is told to accept -Zbuild-std.
   export RUSTC_BOOTSTRAP=1
-  unset RUSTC RUSTUP_TOOLCHAIN CARGO_ENCODED_RUSTFLAGS
+  unset RUSTC RUSTUP_TOOLCHAIN RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
+  export CARGO_TARGET_DIR=$ROOT/target
   [ -z "$REJOIN_LINKER" ] || export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$REJOIN_LINKER
 }

@@ -23,10 +23,15 @@ node_version() {
     fail "Node ≥ $MIN_NODE is needed (the npm packages bring it on Linux only); here is $(node --version)"
 }
 
-native_libraries() {
-  if has cc && has pkg-config && pkg-config --exists openssl 2>/dev/null; then return 0; fi
-  has apt-get || fail 'A C compiler, pkg-config and the headers of OpenSSL are needed to build worker-build'
-  debian_install gcc libc6-dev pkg-config libssl-dev || fail 'Install: apt-get install gcc libc6-dev pkg-config libssl-dev'
+# What crates need from the machine: a linker and C compiler (for SQLite in the tests), and OpenSSL's headers for worker-build.
+c_compiler() {
+  has cc || { has apt-get && debian_install gcc libc6-dev; } || fail 'A C compiler (cc) is needed'
+}
+
+openssl_headers() {
+  { has pkg-config && pkg-config --exists openssl; } 2>/dev/null ||
+    { has apt-get && debian_install pkg-config libssl-dev; } ||
+    fail 'To build worker-build, pkg-config and the headers of OpenSSL are needed (Debian: pkg-config libssl-dev)'
 }
 
 # cargo_tool NAME VERSION CRATE BINARY [FLAG…]: one tool in a folder of its own, named by its version.
@@ -35,11 +40,11 @@ cargo_tool() {
   shift 4
   local folder=$CACHE/tools/$name-$version
   [ -x "$folder/bin/$binary" ] && return 0
-  native_libraries
+  openssl_headers
   # Debug builds: half the time to install, and fast enough. Both tools share their crates.
   step "$name $version (a few minutes, once per machine)" unlocked \
     env -u RUSTC_BOOTSTRAP -u RUSTFLAGS CARGO_TARGET_DIR="$CACHE/tools-target" \
-    "$NATIVE_CARGO" install "$crate" --version "=$version" --debug --quiet --root "$folder" "$@" </dev/null >&2
+    "$NATIVE_CARGO" install "$crate" --version "=$version" --debug --root "$folder" "$@" </dev/null >&2
   tools_installed=yes
 }
 
@@ -49,6 +54,7 @@ main() {
   lock "$CACHE/setup.lock"
   npm_packages
   node_version
+  c_compiler
   choose_compiler install
   native_compiler
   bindgen=$(locked_version wasm-bindgen)

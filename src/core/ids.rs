@@ -35,6 +35,11 @@ impl Sequence {
         self.0
     }
 
+    /// The cursor of a reader that has everything before this chunk.
+    pub fn before(self) -> Cursor {
+        Cursor(self.0.saturating_sub(1))
+    }
+
     /// The cursor of a reader that has this chunk.
     pub fn cursor(self) -> Cursor {
         Cursor(self.0)

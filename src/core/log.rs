@@ -10,7 +10,7 @@ use super::block::{Frame, OpenBlock, lay};
 use super::chunk::{Chunk, Stamp};
 use super::frame;
 use super::ids::{Cursor, RunId, SequenceOutOfRange};
-use super::storage::Write;
+use super::storage::{Block, Write};
 
 /// Bytes of the newest frames that stay in memory, so that live readers need no storage.
 const TAIL_BYTES: usize = 256 * 1024;
@@ -37,6 +37,32 @@ pub struct Batch {
     pub through: Cursor,
     /// The frames.
     pub bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// Adds a stored block, cut at what the batch has already and at `until`. A block behind a gap is left out: what lies before it is
+    /// gone, and a reader must never get a hole.
+    pub fn take(&mut self, block: &Block, until: Cursor) {
+        let after = block.first.before();
+        if after < until && after <= self.through {
+            self.take_frames(after, block.last.cursor(), &block.bytes, until);
+        }
+    }
+
+    fn take_frames(&mut self, after: Cursor, through: Cursor, bytes: &[u8], until: Cursor) {
+        let known = self.through.get().saturating_sub(after.get());
+        let wanted = frame::skip(bytes, known);
+        let excess = through.get().saturating_sub(until.get());
+        if excess == 0 {
+            self.bytes.extend_from_slice(wanted);
+            self.through = self.through.max(through);
+        } else {
+            let rest = frame::skip(wanted, until.get().saturating_sub(self.through.get()));
+            let end = wanted.len().saturating_sub(rest.len());
+            self.bytes.extend_from_slice(wanted.get(..end).unwrap_or_default());
+            self.through = self.through.max(until);
+        }
+    }
 }
 
 /// The log's head, floor, open block and tail.
@@ -109,22 +135,21 @@ impl Log {
         self.trim();
     }
 
-    /// The frames after `cursor` up to the durable head as far as they are in memory, one flush at least, then more until `max_bytes`.
-    /// `None` when the reader must go to the blocks first.
-    pub fn recent(&self, cursor: Cursor, max_bytes: usize) -> Option<Batch> {
+    /// The frames after `cursor` up to `until` as far as they are in memory, one flush at least, then more until `max_bytes`, and never
+    /// past the durable head. `None` when the reader must go to the blocks first.
+    pub fn recent(&self, cursor: Cursor, until: Cursor, max_bytes: usize) -> Option<Batch> {
         if self.tail.front().is_none_or(|oldest| cursor < oldest.after) {
             return None;
         }
+        let until = until.min(self.durable);
         let mut batch = Batch { after: cursor, through: cursor, bytes: Vec::new() };
         let from = self.tail.partition_point(|batch| batch.through <= cursor);
         for part in self.tail.iter().skip(from) {
             let enough = !batch.bytes.is_empty() && batch.bytes.len() >= max_bytes;
-            if part.through > self.durable || enough {
+            if part.after >= until || enough {
                 break;
             }
-            let known = batch.through.get().saturating_sub(part.after.get());
-            batch.bytes.extend_from_slice(frame::skip(&part.bytes, known));
-            batch.through = part.through;
+            batch.take_frames(part.after, part.through, &part.bytes, until);
         }
         Some(batch)
     }
@@ -162,7 +187,11 @@ mod tests {
     }
 
     fn read(log: &Log, cursor: u64, max_bytes: usize) -> Option<(Vec<u64>, u64)> {
-        let batch = log.recent(at(cursor), max_bytes)?;
+        read_until(log, cursor, Sequence::MAX, max_bytes)
+    }
+
+    fn read_until(log: &Log, cursor: u64, until: u64, max_bytes: usize) -> Option<(Vec<u64>, u64)> {
+        let batch = log.recent(at(cursor), at(until), max_bytes)?;
         let frames = frame::decode(&batch.bytes).unwrap();
         Some((frames.iter().map(|frame| frame.sequence.get()).collect(), batch.through.get()))
     }
@@ -201,6 +230,35 @@ mod tests {
         assert_eq!(read(&log, 0, 0), Some((vec![1, 2], 2)));
         assert_eq!(read(&log, 3, 1), Some((vec![4], 4)));
         assert_eq!(read(&log, 1, usize::MAX), Some(((2..=10).collect(), 10)));
+        assert_eq!(read_until(&log, 1, 5, usize::MAX), Some(((2..=5).collect(), 5)));
+        assert_eq!(read_until(&log, 4, 5, usize::MAX), Some((vec![5], 5)));
+        assert_eq!(read_until(&log, 5, 5, usize::MAX), Some((vec![], 5)));
+    }
+
+    #[test]
+    fn a_batch_takes_of_blocks_what_it_lacks_up_to_the_end() {
+        let run = RunId::new("r");
+        let block = |first: u64, last: u64| {
+            let (stamp, mut bytes) = (Stamp { run: run.clone(), attempt: None }, Vec::new());
+            let sequence = |number| Sequence::new(number).unwrap();
+            (first..=last).for_each(|n| frame::encode(sequence(n), &Chunk::new("x"), &stamp, &mut bytes));
+            Block { first: sequence(first), last: sequence(last), run: run.clone(), attempt: None, bytes }
+        };
+        for after in 0..=9 {
+            for until in after..=9 {
+                let mut batch = Batch { after: at(after), through: at(after), bytes: Vec::new() };
+                // As storage gives them: whole blocks that hold chunks after the cursor.
+                for block in [block(1, 4), block(5, 5), block(6, 9)].iter().filter(|b| at(after).lacks(b.last)) {
+                    batch.take(block, at(until));
+                }
+                let taken: Vec<_> = frame::decode(&batch.bytes).unwrap().iter().map(|f| f.sequence.get()).collect();
+                assert_eq!(taken, (after + 1..=until).collect::<Vec<_>>(), "{after} {until}");
+                assert_eq!(batch.through, at(until));
+            }
+        }
+        let mut batch = Batch { after: at(1), through: at(1), bytes: Vec::new() };
+        batch.take(&block(3, 4), at(9));
+        assert_eq!((batch.through, batch.bytes.len()), (at(1), 0), "a hole is not skipped");
     }
 
     #[test]

@@ -8,12 +8,14 @@
 //! * [`batch`]: when a producer's records are flushed.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next.
 //! * [`snapshot`]: the committed conversation.
+//! * [`config`]: the deployment's settings.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
 pub mod batch;
 pub mod block;
 pub mod caller;
 pub mod chunk;
+pub mod config;
 pub mod error;
 pub mod frame;
 pub mod ids;

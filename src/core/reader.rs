@@ -86,10 +86,6 @@ impl Reader {
 
     /// What comes next, given what is durable.
     pub fn next(&self, view: &View) -> Next {
-        if self.cursor > view.durable() {
-            // Only of another log, that was removed and begun again, can a reader have more than is durable.
-            return Next::End(Terminal::Dropped);
-        }
         let (from, limit, terminal) = match &self.scope {
             Scope::Stream => (self.cursor, view.durable(), stream_terminal(view)),
             Scope::Run(id) => match view.find(id) {
@@ -97,10 +93,15 @@ impl Reader {
                     let end = run.end.unwrap_or(view.durable()).min(view.durable());
                     (self.cursor.max(run.start), end, run_terminal(run.status, run.error))
                 }
+                None if view.awaits(id) => return Next::Wait,
                 // Too long ago to know where it ended: nothing more is said, not even that history is complete.
                 None => return Next::End(Terminal::Dropped),
             },
         };
+        if self.cursor > view.durable() {
+            // Only of another log, that was removed and begun again, can a reader have more than is durable.
+            return Next::End(Terminal::Dropped);
+        }
         if from < limit {
             let until = match self.joined {
                 Some(joined) if from < joined => limit.min(joined),
@@ -225,6 +226,22 @@ mod tests {
     fn an_unknown_run_is_dropped_and_never_called_complete() {
         let mut reader = Reader::open(Scope::Run(RunId::new("gone")), at(1), &running(5));
         assert_eq!(steps(&mut reader, &running(5)), [Next::End(Terminal::Dropped)]);
+    }
+
+    #[test]
+    fn the_reader_of_a_run_that_starts_waits_also_beyond_the_durable_head() {
+        let mut view = running(5);
+        view.starts(RunId::new("r2"));
+        view.starts(RunId::new("r3"));
+        for id in ["r2", "r3"] {
+            assert_eq!(Reader::open(Scope::Run(RunId::new(id)), at(7), &view).next(&view), Next::Wait, "{id}");
+        }
+        let mut reader = Reader::open(Scope::Run(RunId::new("r2")), at(0), &view);
+        view.advance(at(9), StreamStatus::Active, run("r2", RunStatus::Running, 7, None, None));
+        assert_eq!(reader.next(&view), Next::CaughtUp(at(5)));
+        reader.announced();
+        assert_eq!(steps(&mut reader, &view), [Next::Slice(at(7), at(9)), Next::Wait]);
+        assert!(!view.awaits(&RunId::new("r2")) && view.awaits(&RunId::new("r3")));
     }
 
     #[test]

@@ -333,6 +333,7 @@ impl Session {
         ];
         writes.extend(blocks);
         let fence = Fence { run: run.id.clone(), epoch: run.epoch };
+        self.view.starts(run.id.clone());
         self.row = Some(row);
         self.run = Some(run);
         self.orphaned = false;

@@ -49,12 +49,13 @@ pub struct View {
     floor: Cursor,
     status: Option<StreamStatus>,
     runs: VecDeque<RunView>,
+    starting: Vec<RunId>,
 }
 
 impl View {
     /// The view of a session that was just read from its rows.
     pub fn new(durable: Cursor, floor: Cursor, status: Option<StreamStatus>, run: Option<RunView>) -> Self {
-        Self { durable, floor, status, runs: run.into_iter().collect() }
+        Self { durable, floor, status, runs: run.into_iter().collect(), starting: Vec::new() }
     }
 
     /// The durable head.
@@ -82,9 +83,19 @@ impl View {
         self.runs.iter().rev().find(|run| run.id == *id)
     }
 
+    /// Whether this run has started and is not durable yet: its readers wait.
+    pub fn awaits(&self, id: &RunId) -> bool {
+        self.starting.contains(id)
+    }
+
+    pub(super) fn starts(&mut self, id: RunId) {
+        self.starting.push(id);
+    }
+
     pub(super) fn advance(&mut self, durable: Cursor, status: StreamStatus, run: RunView) {
         self.durable = durable;
         self.status = Some(status);
+        self.starting.retain(|starting| *starting != run.id);
         match self.runs.back_mut().filter(|last| last.id == run.id) {
             Some(last) => *last = run,
             None => self.runs.push_back(run),

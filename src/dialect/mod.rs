@@ -1,1 +1,11 @@
 //! Pure translation, one file or folder per client language. This file is the map of the room.
+//!
+//! * [`route`]: from method and path to what is asked. [`cors`]: which pages may call. [`cursor`]: cursors as clients write them.
+//! * [`ui`]: AI SDK UI message streams, as stock `useChat` and Helix chat clients read them.
+//! * [`wire`]: stream wire v2, the language of `/sse`.
+
+pub mod cors;
+pub mod cursor;
+pub mod route;
+pub mod ui;
+pub mod wire;

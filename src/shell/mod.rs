@@ -1,24 +1,24 @@
-//! The wasm shell: does, decides nothing.
+//! The wasm shell: does, decides nothing. This file is the map of the room.
+//!
+//! * [`worker`]: the Worker; finds the session and passes the request on. [`object`]: the Durable Object; catches panics.
+//! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call.
+//! * [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
+//! * [`readers`] and [`body`]: open responses.
+//! * [`answer`], [`request`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
+//! * [`seams`]: handles for tests.
 
-use worker::{DurableObject, Env, Request, Response, Result, State, durable_object, event};
-
-#[event(fetch)]
-async fn fetch(_req: Request, _env: Env, _ctx: worker::Context) -> Result<Response> {
-    Response::ok("ok")
-}
-
-/// One conversation.
-#[durable_object(fetch)]
-pub struct SessionObject {
-    _state: std::panic::AssertUnwindSafe<State>,
-}
-
-impl DurableObject for SessionObject {
-    fn new(state: State, _env: Env) -> Self {
-        Self { _state: std::panic::AssertUnwindSafe(state) }
-    }
-
-    async fn fetch(&self, _req: Request) -> Result<Response> {
-        Response::ok("object")
-    }
-}
+mod answer;
+mod bindings;
+mod body;
+mod calls;
+mod clock;
+mod config;
+mod host;
+mod object;
+mod producers;
+mod production;
+mod readers;
+mod request;
+mod seams;
+mod sql;
+mod worker;

@@ -1,0 +1,42 @@
+//! Which browsers' pages may call. Closed unless an origin is named.
+
+/// Whether a page of this origin may call. `*` in the list stands for every origin.
+pub fn allows(allowed: &[String], origin: &str) -> bool {
+    allowed.iter().any(|known| known == "*" || known == origin)
+}
+
+/// Headers of every answer to an allowed origin.
+pub fn response_headers(origin: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("access-control-allow-origin", origin.to_owned()),
+        ("access-control-expose-headers", "x-vercel-ai-ui-message-stream, retry-after".to_owned()),
+        ("vary", "Origin".to_owned()),
+    ]
+}
+
+/// Headers that clients are known to send; some old ones set `user-agent`, which two browsers then ask for.
+const KNOWN_HEADERS: &str = "content-type, authorization, user-agent, last-event-id, x-resume-from-sequence, \
+                             x-existing-message-id, x-helix-replay-prefix, x-helix-request-key";
+
+/// Headers of the answer to a preflight. The headers that the browser asks for are reflected.
+pub fn preflight_headers(origin: &str, asked: Option<&str>) -> Vec<(&'static str, String)> {
+    let mut headers = response_headers(origin);
+    headers.push(("access-control-allow-methods", "GET, POST, DELETE".to_owned()));
+    headers.push(("access-control-allow-headers", asked.unwrap_or(KNOWN_HEADERS).to_owned()));
+    headers.push(("access-control-max-age", "86400".to_owned()));
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_named_origins() {
+        let allowed = vec!["https://app.example".to_owned()];
+        assert!(allows(&allowed, "https://app.example"));
+        assert!(!allows(&allowed, "https://app.example.evil"));
+        assert!(!allows(&[], "null"));
+        assert!(allows(&["*".to_owned()], "https://any.example"));
+    }
+}

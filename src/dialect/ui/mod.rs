@@ -1,0 +1,21 @@
+//! The AI SDK's UI message stream, protocol v1 (`spec/ai-sdk.md`). This file is the map of the room.
+//!
+//! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each.
+//! * [`sanitise`]: a stored chunk as one client generation accepts it.
+//! * [`fold`]: chunks to one UI message, as the client's reducer does it; [`tool`] is its part for tool calls,
+//!   [`partial_json`] reads an input that is still being streamed.
+//! * [`reopen`]: what a response must send first when it begins in the middle of a run.
+//! * [`writer`]: whatever a producer emits to a run that every client can read.
+//! * [`response`]: the bytes of a chat response.
+//! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is.
+
+pub mod fold;
+pub mod message;
+pub mod partial_json;
+pub mod reopen;
+pub mod request;
+pub mod response;
+pub mod sanitise;
+mod tool;
+pub mod vocabulary;
+pub mod writer;

@@ -1,0 +1,160 @@
+//! The bytes of a chat response: server-sent events, one frame per chunk (`spec/ai-sdk.md` A.1).
+//!
+//! AI SDK clients read `data` only, and drop `id`, comments and everything else; Helix clients take their cursor from
+//! `id`. A frame with an `event` name would be parsed as a chunk, so there is none.
+
+use serde_json::{Map, Value, json};
+
+use super::sanitise::sanitise;
+use super::vocabulary::Floor;
+use crate::core::chunk::Chunk;
+use crate::core::error::Code;
+use crate::core::ids::Sequence;
+
+/// Ends the response; after it the body is closed.
+pub const DONE: &[u8] = b"data: [DONE]\n\n";
+
+/// First bytes of every response: proxies hold back the headers until a byte of the body has come.
+pub const OPENING: &[u8] = b": open\n\n";
+
+/// Sent when a response was silent for a heartbeat's time.
+pub const HEARTBEAT: &[u8] = b": keep-alive\n\n";
+
+/// How a run ended, for a response that followed it to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The reply is whole.
+    Completed,
+    /// The run waits for a client's tool result or approval.
+    Suspended,
+    /// Somebody stopped the run.
+    Stopped,
+    /// The run failed.
+    Failed(Code),
+}
+
+/// What [`project`] has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Projected {
+    /// Number of frames.
+    pub frames: usize,
+    /// Whether one of them was the run's `finish`.
+    pub finish: bool,
+}
+
+/// Appends one frame. The sequence goes on the last frame of a stored chunk only; synthesised frames have none.
+pub fn frame(sequence: Option<Sequence>, map: &Map<String, Value>, out: &mut Vec<u8>) {
+    let before = out.len();
+    if let Some(sequence) = sequence {
+        out.extend_from_slice(format!("id: {sequence}\n").as_bytes());
+    }
+    out.extend_from_slice(b"data: ");
+    // A map with string keys always serialises, and JSON has no raw line ends.
+    if serde_json::to_writer(&mut *out, map).is_err() {
+        out.truncate(before);
+        return;
+    }
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Appends a synthesised chunk as this floor accepts it.
+pub fn synthesise(chunk: Chunk, floor: Floor, out: &mut Vec<u8>) {
+    if let Some(map) = sanitise(chunk, floor) {
+        frame(None, &map, out);
+    }
+}
+
+/// Appends the frames of a slice of the log. Chunks that chat clients must not see become nothing.
+pub fn project(frames: impl Iterator<Item = (Sequence, Chunk)>, floor: Floor, out: &mut Vec<u8>) -> Projected {
+    let mut written = Projected::default();
+    for (sequence, chunk) in frames {
+        let Some(map) = sanitise(chunk, floor) else { continue };
+        frame(Some(sequence), &map, out);
+        written.frames = written.frames.saturating_add(1);
+        written.finish |= map.get("type").and_then(Value::as_str) == Some("finish");
+    }
+    written
+}
+
+/// Appends the end of a response (`spec/ai-sdk.md` A.7): the terminal chunk, then [`DONE`]. `finish_sent` says whether
+/// the response has already carried a `finish`.
+///
+/// `abort` has no reason, because 6.0.0 refuses one; `error` carries the code's safe words, which the client shows.
+pub fn terminal(outcome: Outcome, finish_sent: bool, out: &mut Vec<u8>) {
+    let chunk = match outcome {
+        Outcome::Completed | Outcome::Suspended if finish_sent => None,
+        Outcome::Completed => Some(json!({"type": "finish", "finishReason": "stop"})),
+        Outcome::Suspended => Some(json!({"type": "finish", "finishReason": "tool-calls"})),
+        Outcome::Stopped => Some(json!({"type": "abort"})),
+        Outcome::Failed(code) => Some(json!({"type": "error", "errorText": code.message()})),
+    };
+    if let Some(Value::Object(map)) = chunk {
+        frame(None, &map, out);
+    }
+    out.extend_from_slice(DONE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn stored(sequence: u64, value: Value) -> (Sequence, Chunk) {
+        (Sequence::new(sequence).unwrap(), Chunk::parse(value).unwrap())
+    }
+
+    #[test]
+    fn a_frame_is_its_literal_bytes() {
+        let map = Chunk::new("text-delta").with("id", "t").with("delta", "a\nb").into_map();
+        assert_eq!(
+            text(|out| frame(Some(Sequence::new(7).unwrap()), &map, out)),
+            "id: 7\ndata: {\"type\":\"text-delta\",\"id\":\"t\",\"delta\":\"a\\nb\"}\n\n"
+        );
+        assert_eq!(
+            text(|out| frame(None, &Chunk::new("start-step").into_map(), out)),
+            "data: {\"type\":\"start-step\"}\n\n"
+        );
+    }
+
+    #[test]
+    fn a_slice_of_the_log_loses_its_bookkeeping() {
+        let slice = [
+            stored(1, json!({"type": "run_started", "runId": "r"})),
+            stored(2, json!({"type": "start", "messageId": "m", "runId": "r"})),
+            stored(3, json!({"type": "finish", "runId": "r"})),
+        ];
+        let mut out = Vec::new();
+        let written = project(slice.into_iter(), Floor::default(), &mut out);
+        assert_eq!(written, Projected { frames: 2, finish: true });
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "id: 2\ndata: {\"type\":\"start\",\"messageId\":\"m\"}\n\nid: 3\ndata: {\"type\":\"finish\"}\n\n"
+        );
+    }
+
+    #[test]
+    fn terminals_are_their_literal_bytes() {
+        for (outcome, sent, bytes) in [
+            (Outcome::Completed, true, "data: [DONE]\n\n"),
+            (Outcome::Completed, false, "data: {\"type\":\"finish\",\"finishReason\":\"stop\"}\n\ndata: [DONE]\n\n"),
+            (
+                Outcome::Suspended,
+                false,
+                "data: {\"type\":\"finish\",\"finishReason\":\"tool-calls\"}\n\ndata: [DONE]\n\n",
+            ),
+            (Outcome::Stopped, true, "data: {\"type\":\"abort\"}\n\ndata: [DONE]\n\n"),
+            (
+                Outcome::Failed(Code::ProducerLost),
+                false,
+                "data: {\"type\":\"error\",\"errorText\":\"The reply was interrupted; try again\"}\n\ndata: [DONE]\n\n",
+            ),
+        ] {
+            assert_eq!(text(|out| terminal(outcome, sent, out)), bytes);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Turns what a producer emits into a run that every client can read.
+//!
+//! A producer may be a model API, somebody's chat route or a push client; none of them is trusted to speak the protocol
+//! well. The writer owns the frame of the run (`run_started`, `start`, steps, commits, `finish`), repairs what can be
+//! repaired, and drops a chunk that would make a client of 6.0.0 fail. Its log, in order: `run_started`, `start`; per
+//! step `step_start`, `start-step`, content, `finish-step`, [`Commit`], `step_committed`; at the end `finish`.
+
+use serde_json::Value;
+
+use super::fold::{Fold, OpenPart};
+use super::tool::{Which, call_of, is_settled, state_of};
+use super::vocabulary::{Type, flag, shape, typed};
+use crate::core::chunk::{Chunk, STAMP_KEYS, lifecycle};
+use crate::core::ids::{AttemptId, MessageId, RunId};
+
+/// One thing to store, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// A chunk, and the attempt and step that it belongs to.
+    Chunk {
+        /// The chunk, not yet stamped.
+        chunk: Chunk,
+        /// The attempt and its step number; `None` outside steps.
+        attempt: Option<(AttemptId, u32)>,
+    },
+    /// A commit of the message; its cursor is the chunk before it.
+    Commit(Commit),
+}
+
+/// The run's message as it stands, for the checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    /// The UI message.
+    pub message: Value,
+    /// Steps of this run that are finished.
+    pub step_count: u32,
+}
+
+/// Where the run is between two chunks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Before the first step or between two.
+    Between,
+    /// In a step. `asked`: the producer itself opened it.
+    Step { asked: bool },
+    /// `finish-step` is stored and its commit is not (only after a crash).
+    Uncommitted,
+    /// Closed; nothing more is written.
+    Ended,
+}
+
+/// The writer of one run.
+#[derive(Clone, Debug)]
+pub struct RunWriter {
+    run: RunId,
+    message_id: MessageId,
+    fold: Fold,
+    phase: Phase,
+    /// Number of the current or last step; 0 before the first.
+    step: u32,
+    /// Number of the current attempt in its step, from 1.
+    attempt: u32,
+    /// Parts before the current step.
+    step_base: usize,
+    /// Parts when the producer opened the current step.
+    asked_at: usize,
+    steps_done: u32,
+    /// The producer's `finish`, held back until the run completes.
+    finish: Option<Chunk>,
+    committed: Option<Value>,
+}
+
+/// Text of the result that a call gets when its run ends without one.
+const NOT_EXECUTED: &str = "Not executed: the reply was interrupted";
+
+impl RunWriter {
+    /// A run that writes a new message.
+    pub fn new(run: RunId, message_id: MessageId) -> Self {
+        let fold = Fold::new(&message_id);
+        Self::with_fold(run, message_id, fold, None)
+    }
+
+    /// A run that continues a committed message, for example with the results of client tools.
+    pub fn continuing(run: RunId, message: Value) -> Self {
+        let fold = Fold::continuing(message.clone());
+        let message_id = MessageId::new(fold.message_id());
+        Self::with_fold(run, message_id, fold, Some(message))
+    }
+
+    /// A writer in the place of one that died, from the run's stored chunks.
+    pub fn recover<'a>(run: RunId, message_id: MessageId, stored: impl Iterator<Item = &'a Chunk>) -> Self {
+        Self::new(run, message_id).replayed(stored)
+    }
+
+    /// As [`RunWriter::recover`], for a run that continues a committed message (as it was when the run began).
+    pub fn recover_continuing<'a>(run: RunId, message: Value, stored: impl Iterator<Item = &'a Chunk>) -> Self {
+        Self::continuing(run, message).replayed(stored)
+    }
+
+    fn with_fold(run: RunId, message_id: MessageId, fold: Fold, committed: Option<Value>) -> Self {
+        Self {
+            run,
+            message_id,
+            fold,
+            phase: Phase::Between,
+            step: 0,
+            attempt: 0,
+            step_base: 0,
+            asked_at: 0,
+            steps_done: 0,
+            finish: None,
+            committed,
+        }
+    }
+
+    /// The first entries of the run, stored with its start.
+    pub fn open(&mut self) -> Vec<Entry> {
+        let mut out = Vec::new();
+        self.emit(&mut out, Chunk::new(lifecycle::RUN_STARTED));
+        self.emit(&mut out, Chunk::new("start").with("messageId", self.message_id.as_str()));
+        out
+    }
+
+    /// What to store for the producer's next chunk: the chunk, repaired or not, what must stand before it, or nothing.
+    pub fn write(&mut self, mut chunk: Chunk) -> Vec<Entry> {
+        let mut out = Vec::new();
+        if self.phase == Phase::Ended {
+            return out;
+        }
+        for key in STAMP_KEYS {
+            chunk.remove(key);
+        }
+        match chunk.kind() {
+            lifecycle::RUN_STARTED | lifecycle::STEP_START | lifecycle::STEP_COMMITTED | "abort" | "error" => {}
+            "start" | "message-metadata" => self.metadata(&mut out, &chunk),
+            "start-step" => self.start_step(&mut out),
+            "finish-step" => self.finish_step(&mut out),
+            "reset-step" if self.step_is_empty() => {}
+            "reset-step" => out = self.restart_step(),
+            "finish" => self.finish = Some(chunk),
+            _ => self.content(&mut out, chunk),
+        }
+        out
+    }
+
+    /// Begins a new attempt of the step that is open: what the last one wrote no longer counts. Nothing when no step
+    /// is open.
+    pub fn restart_step(&mut self) -> Vec<Entry> {
+        let mut out = Vec::new();
+        if let Phase::Step { .. } = self.phase {
+            self.begin_attempt(&mut out, self.attempt.saturating_add(1));
+        }
+        out
+    }
+
+    /// The closing entries of a run whose producer has finished, also of one that suspends with pending calls. A
+    /// producer's `finish` stands here; without one it is `finish{finishReason: "stop"}`.
+    pub fn complete(&mut self) -> Vec<Entry> {
+        let mut out = Vec::new();
+        if self.phase == Phase::Ended {
+            return out;
+        }
+        self.finish_step(&mut out);
+        let finish = match self.finish.take() {
+            Some(mut finish) => {
+                for key in ["finishReason", "messageMetadata"] {
+                    if finish.get(key).is_some_and(Value::is_null) {
+                        finish.remove(key);
+                    }
+                }
+                finish
+            }
+            None => Chunk::new("finish").with("finishReason", "stop"),
+        };
+        self.emit(&mut out, finish);
+        self.end(&mut out);
+        out
+    }
+
+    /// The closing entries of a run that was stopped: what was produced is kept, without `finish`.
+    ///
+    /// Open text and reasoning are closed. A tool input that was still streaming stays `input-streaming`: that
+    /// validates, and the AI SDK leaves such a part out when it builds the next request for a model. A call that has
+    /// its input and no result is answered with an error, and one that waits for an approval is denied: a model refuses
+    /// a conversation with an unanswered call, and nobody is left to answer it.
+    pub fn stop(&mut self) -> Vec<Entry> {
+        self.break_off()
+    }
+
+    /// The closing entries of a run that failed, or whose producer died: the same as for a stop.
+    pub fn fail(&mut self) -> Vec<Entry> {
+        self.break_off()
+    }
+
+    /// The run's message so far.
+    pub fn fold(&self) -> &Fold {
+        &self.fold
+    }
+
+    /// The producer's `finishReason`, when it has finished and named one.
+    pub fn finish_reason(&self) -> Option<&str> {
+        self.finish.as_ref()?.text("finishReason")
+    }
+
+    fn break_off(&mut self) -> Vec<Entry> {
+        let mut out = Vec::new();
+        if self.phase == Phase::Ended {
+            return out;
+        }
+        for open in self.fold.open_parts() {
+            let OpenPart::Call { part } = open else { continue };
+            // A later call has taken this one's id: an answer would go to that one.
+            if self.fold.find_call(call_of(&part)).and_then(|at| self.fold.part_at(at)).as_ref() != Some(&part) {
+                continue;
+            }
+            let answer = match state_of(&part) {
+                "approval-requested" => Chunk::new("tool-output-denied"),
+                _ => Chunk::new("tool-output-error").with("errorText", NOT_EXECUTED),
+            };
+            self.emit(&mut out, answer.with("toolCallId", call_of(&part)));
+        }
+        if self.step_is_empty() {
+            // Nothing to commit: only the step's frame is closed.
+            if matches!(self.phase, Phase::Step { .. }) {
+                self.emit(&mut out, Chunk::new("finish-step"));
+            }
+            self.phase = Phase::Between;
+        }
+        self.finish_step(&mut out);
+        self.end(&mut out);
+        out
+    }
+
+    /// Commits what the last commit does not hold, and closes the writer.
+    fn end(&mut self, out: &mut Vec<Entry>) {
+        if self.fold.has_content() && self.fold.message() != self.committed {
+            self.commit(out);
+        }
+        self.phase = Phase::Ended;
+    }
+
+    fn metadata(&mut self, out: &mut Vec<Entry>, chunk: &Chunk) {
+        if let Some(metadata) = typed(chunk, "messageMetadata", Type::Any) {
+            self.emit(out, Chunk::new("message-metadata").with("messageMetadata", metadata.clone()));
+        }
+    }
+
+    fn start_step(&mut self, out: &mut Vec<Entry>) {
+        match self.phase {
+            // The producer names the step that its early content has opened, or repeats itself.
+            Phase::Step { asked: false } => {}
+            Phase::Step { asked: true } if self.fold.parts.len() == self.asked_at => {}
+            _ => {
+                self.finish_step(out);
+                self.open_step(out);
+            }
+        }
+        self.phase = Phase::Step { asked: true };
+        self.asked_at = self.fold.parts.len();
+    }
+
+    fn open_step(&mut self, out: &mut Vec<Entry>) {
+        self.step = self.step.saturating_add(1);
+        self.step_base = self.fold.parts.len();
+        self.begin_attempt(out, 1);
+        self.phase = Phase::Step { asked: false };
+    }
+
+    fn begin_attempt(&mut self, out: &mut Vec<Entry>, attempt: u32) {
+        self.attempt = attempt;
+        self.phase = Phase::Step { asked: false };
+        self.emit(out, Chunk::new(lifecycle::STEP_START));
+        self.emit(out, Chunk::new("start-step"));
+    }
+
+    fn step_is_empty(&self) -> bool {
+        self.fold.parts.len() <= self.step_base.saturating_add(1)
+    }
+
+    /// Closes and commits the step, if one is open.
+    fn finish_step(&mut self, out: &mut Vec<Entry>) {
+        if let Phase::Step { .. } = self.phase {
+            for open in self.fold.open_parts() {
+                let end = match open {
+                    OpenPart::Text { id, .. } => Chunk::new("text-end").with("id", id),
+                    OpenPart::Reasoning { id, .. } => Chunk::new("reasoning-end").with("id", id),
+                    _ => continue,
+                };
+                self.emit(out, end);
+            }
+            self.emit(out, Chunk::new("finish-step"));
+            self.phase = Phase::Uncommitted;
+        }
+        if self.phase == Phase::Uncommitted {
+            self.steps_done = self.step;
+            self.commit(out);
+            let committed =
+                Chunk::new(lifecycle::STEP_COMMITTED).with("committedAttemptId", self.attempt_id().as_str());
+            self.emit(out, committed);
+            self.phase = Phase::Between;
+        }
+    }
+
+    fn commit(&mut self, out: &mut Vec<Entry>) {
+        if let Some(message) = self.fold.message() {
+            self.committed = Some(message.clone());
+            out.push(Entry::Commit(Commit { message, step_count: self.steps_done }));
+        }
+    }
+
+    /// A chunk that is neither the run's frame nor metadata.
+    fn content(&mut self, out: &mut Vec<Entry>, mut chunk: Chunk) {
+        let Some(shape) = shape(chunk.kind()) else {
+            // Not of this protocol: the wire dialect carries it, chat leaves it out.
+            self.emit(out, chunk);
+            return;
+        };
+        // `JSON.stringify` leaves out a result that is `undefined`; clients refuse the chunk without the key.
+        for key in shape.keys.iter().filter(|key| key.required && key.kind == Type::Any) {
+            if chunk.get(key.name).is_none() {
+                chunk = chunk.with(key.name, Value::Null);
+            }
+        }
+        if shape.lacks(chunk.as_map()).is_some() {
+            return;
+        }
+        match chunk.kind() {
+            "text-start" | "text-delta" | "text-end" => self.block(out, chunk, "text"),
+            "reasoning-start" | "reasoning-delta" | "reasoning-end" => self.block(out, chunk, "reasoning"),
+            kind if kind.starts_with("tool-input-") => self.tool_input(out, chunk),
+            kind if kind.starts_with("tool-") => self.tool_answer(out, chunk),
+            kind if kind.starts_with("data-") && flag(&chunk, "transient") == Some(true) => self.emit(out, chunk),
+            _ => self.emit_in_step(out, chunk),
+        }
+    }
+
+    /// A chunk of a text or reasoning part: a delta opens its part, a second start closes the first, a lone end goes.
+    fn block(&mut self, out: &mut Vec<Entry>, chunk: Chunk, of: &str) {
+        let id = chunk.text("id").unwrap_or_default().to_owned();
+        let open = self.fold.is_open(&id, of == "reasoning");
+        let begins = chunk.kind().ends_with("-start");
+        let frame = |edge: &str| Chunk::new(&format!("{of}-{edge}")).with("id", id.as_str());
+        match (open, begins) {
+            (true, true) => self.emit_in_step(out, frame("end")),
+            (false, false) if chunk.kind().ends_with("-end") => return,
+            (false, false) => self.emit_in_step(out, frame("start")),
+            _ => {}
+        }
+        self.emit_in_step(out, chunk);
+    }
+
+    /// A call's input. It must not take a call back to a state that it has left: clients would lose its result.
+    fn tool_input(&mut self, out: &mut Vec<Entry>, mut chunk: Chunk) {
+        let id = chunk.text("toolCallId").unwrap_or_default();
+        let known = match self.phase {
+            Phase::Step { .. } => self.fold.find_in_step(id, Which::Any).and_then(|at| self.fold.part_at(at)),
+            _ => None,
+        };
+        let state = known.as_ref().map(state_of);
+        let fits = match chunk.kind() {
+            "tool-input-delta" => state == Some("input-streaming"),
+            "tool-input-start" => matches!(state, None | Some("input-streaming")),
+            _ => matches!(state, None | Some("input-streaming" | "input-available")),
+        };
+        if !fits {
+            return;
+        }
+        if let Some(part) = known.filter(|_| chunk.kind() != "tool-input-delta") {
+            // A static and a dynamic chunk of one call would become two parts.
+            chunk.remove("dynamic");
+            if super::fold::kind_of(&part) == "dynamic-tool" {
+                chunk = chunk.with("dynamic", true);
+            }
+        }
+        self.emit_in_step(out, chunk);
+    }
+
+    /// An approval or a result. It opens no step: a result of an earlier step's call is no content of an attempt.
+    fn tool_answer(&mut self, out: &mut Vec<Entry>, chunk: Chunk) {
+        let fits = match chunk.text("approvalId").filter(|_| chunk.kind() == "tool-approval-response") {
+            Some(id) => self.fold.awaits_approval(id),
+            None => {
+                let id = chunk.text("toolCallId").unwrap_or_default();
+                let call = self.fold.find_call(id).and_then(|at| self.fold.part_at(at));
+                let asks = chunk.kind() == "tool-approval-request";
+                call.is_some_and(|part| !(is_settled(&part) || asks && state_of(&part) == "approval-responded"))
+            }
+        };
+        if fits {
+            self.emit(out, chunk);
+        }
+    }
+
+    fn emit_in_step(&mut self, out: &mut Vec<Entry>, chunk: Chunk) {
+        if !matches!(self.phase, Phase::Step { .. }) {
+            self.open_step(out);
+        }
+        self.emit(out, chunk);
+    }
+
+    /// Stores a chunk and folds it. What a client would not fold is not stored.
+    fn emit(&mut self, out: &mut Vec<Entry>, chunk: Chunk) {
+        let in_step = matches!(self.phase, Phase::Step { .. } | Phase::Uncommitted);
+        let attempt = in_step.then(|| (self.attempt_id(), self.step));
+        let folded = match &attempt {
+            Some((id, step)) if chunk.kind() == lifecycle::STEP_START => {
+                self.fold.apply(&chunk.clone().with("attemptId", id.as_str()).with("step", *step))
+            }
+            _ => self.fold.apply(&chunk),
+        };
+        if folded.is_ok() {
+            out.push(Entry::Chunk { chunk, attempt });
+        }
+    }
+
+    /// The same for every writer of the run, so that a recovered one names the same attempt.
+    fn attempt_id(&self) -> AttemptId {
+        AttemptId::new(format!("{}-{}-{}", self.run, self.step, self.attempt))
+    }
+
+    fn replayed<'a>(mut self, stored: impl Iterator<Item = &'a Chunk>) -> Self {
+        for chunk in stored {
+            match chunk.kind() {
+                lifecycle::STEP_START => {
+                    let step = chunk.get("step").and_then(Value::as_u64).and_then(|step| u32::try_from(step).ok());
+                    let step = step.unwrap_or_else(|| self.step.saturating_add(1));
+                    if step == self.step && self.phase != Phase::Between {
+                        self.attempt = self.attempt.saturating_add(1);
+                    } else {
+                        self.attempt = 1;
+                        self.step_base = self.fold.parts.len();
+                    }
+                    self.step = step;
+                    self.phase = Phase::Step { asked: true };
+                }
+                lifecycle::STEP_COMMITTED => {
+                    self.steps_done = self.step;
+                    self.phase = Phase::Between;
+                    self.committed = self.fold.message();
+                }
+                "finish-step" if matches!(self.phase, Phase::Step { .. }) => self.phase = Phase::Uncommitted,
+                "finish" => self.phase = Phase::Ended,
+                _ => {}
+            }
+            // The log was written by a writer: a chunk that does not fold is a damaged one, and costs only itself.
+            drop(self.fold.apply(chunk));
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -1,0 +1,538 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use serde_json::{Map, json};
+
+use super::*;
+use crate::dialect::ui::message::validate_message;
+use crate::dialect::ui::reopen::reopen;
+use crate::dialect::ui::sanitise::sanitise;
+use crate::dialect::ui::vocabulary::Floor;
+
+fn writer() -> RunWriter {
+    RunWriter::new(RunId::new("r"), MessageId::new("m"))
+}
+
+fn chunk(value: Value) -> Chunk {
+    Chunk::parse(value).unwrap()
+}
+
+/// As the log stores it.
+fn stamp(chunk: &Chunk, attempt: Option<&(AttemptId, u32)>) -> Chunk {
+    let chunk = chunk.clone().with("runId", "r");
+    match attempt {
+        Some((id, step)) => chunk.with("attemptId", id.as_str()).with("step", *step),
+        None => chunk,
+    }
+}
+
+fn stored(entries: &[Entry]) -> Vec<Chunk> {
+    let chunk = |entry: &Entry| match entry {
+        Entry::Chunk { chunk, attempt } => Some(stamp(chunk, attempt.as_ref())),
+        Entry::Commit(_) => None,
+    };
+    entries.iter().filter_map(chunk).collect()
+}
+
+/// One line per entry: types, `(m)` for a commit, `@attempt` where it changes.
+fn story(entries: &[Entry]) -> String {
+    let mut words = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Chunk { chunk, .. } => words.push(chunk.kind().to_owned()),
+            Entry::Commit(commit) => words.push(format!("commit({})", commit.step_count)),
+        }
+    }
+    words.join(" ")
+}
+
+fn run(chunks: &[Value]) -> Vec<Entry> {
+    let mut writer = writer();
+    let mut out = writer.open();
+    for value in chunks {
+        out.extend(writer.write(chunk(value.clone())));
+    }
+    out.extend(writer.complete());
+    out
+}
+
+fn last_commit(entries: &[Entry]) -> Option<&Commit> {
+    entries.iter().rev().find_map(|entry| match entry {
+        Entry::Commit(commit) => Some(commit),
+        Entry::Chunk { .. } => None,
+    })
+}
+
+#[test]
+fn a_well_formed_run_passes_through() {
+    let entries = run(&[
+        json!({"type": "start", "messageId": "theirs", "messageMetadata": {"a": 1}}),
+        json!({"type": "start-step"}),
+        json!({"type": "text-start", "id": "t"}),
+        json!({"type": "text-delta", "id": "t", "delta": "hi"}),
+        json!({"type": "text-end", "id": "t"}),
+        json!({"type": "finish-step"}),
+        json!({"type": "finish", "finishReason": "length", "messageMetadata": {"b": 2}}),
+    ]);
+    assert_eq!(
+        story(&entries),
+        "run_started start message-metadata step_start start-step text-start text-delta text-end finish-step commit(1) \
+         step_committed finish commit(1)"
+    );
+    let Entry::Chunk { chunk: committed, attempt } = &entries[10] else { panic!("a chunk") };
+    assert_eq!(committed.text("committedAttemptId"), Some("r-1-1"));
+    assert_eq!(attempt.as_ref().unwrap().1, 1);
+    assert_eq!(
+        last_commit(&entries).unwrap().message,
+        json!({"id": "m", "role": "assistant", "metadata": {"a": 1, "b": 2}, "parts": [
+            {"type": "step-start"}, {"type": "text", "text": "hi", "state": "done"},
+        ]})
+    );
+}
+
+#[test]
+fn what_is_missing_is_added() {
+    let entries = run(&[json!({"type": "text-delta", "id": "t", "delta": "hi"})]);
+    assert_eq!(
+        story(&entries),
+        "run_started start step_start start-step text-start text-delta text-end finish-step commit(1) step_committed finish"
+    );
+    assert_eq!(story(&run(&[])), "run_started start finish");
+    let Some(Entry::Chunk { chunk, attempt: None }) = entries.last() else { panic!("a chunk") };
+    assert_eq!(chunk.text("finishReason"), Some("stop"));
+}
+
+#[test]
+fn early_content_joins_the_step_that_the_producer_opens() {
+    let entries = run(&[
+        json!({"type": "data-x", "data": 1}),
+        json!({"type": "start-step"}),
+        json!({"type": "start-step"}),
+        json!({"type": "text-start", "id": "t"}),
+        json!({"type": "start-step"}),
+        json!({"type": "finish-step"}),
+        json!({"type": "finish-step"}),
+    ]);
+    assert_eq!(
+        story(&entries),
+        "run_started start step_start start-step data-x text-start text-end finish-step commit(1) step_committed \
+         step_start start-step finish-step commit(2) step_committed finish"
+    );
+}
+
+#[test]
+fn what_clients_would_fail_on_is_dropped_or_repaired() {
+    let mut writer = writer();
+    writer.open();
+    writer.write(chunk(json!({"type": "start-step"})));
+    for dropped in [
+        json!({"type": "text-end", "id": "t"}),
+        json!({"type": "text-delta", "delta": "no id"}),
+        json!({"type": "tool-output-available", "toolCallId": "c", "output": 1}),
+        json!({"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "{"}),
+        json!({"type": "tool-approval-response", "approvalId": "p", "approved": true}),
+        json!({"type": "abort"}),
+        json!({"type": "error", "errorText": "e"}),
+        json!({"type": "step_committed"}),
+        json!({"type": "message-metadata", "messageMetadata": null}),
+    ] {
+        assert_eq!(writer.write(chunk(dropped.clone())), [], "{dropped}");
+    }
+    let unknown = writer.write(chunk(json!({"type": "state_patch", "ops": [], "runId": "forged"})));
+    assert_eq!(story(&unknown), "state_patch");
+    assert_eq!(stored(&unknown)[0].text("runId"), Some("r"));
+    writer.write(chunk(json!({"type": "text-start", "id": "t"})));
+    assert_eq!(story(&writer.write(chunk(json!({"type": "text-start", "id": "t"})))), "text-end text-start");
+    let input = writer.write(chunk(json!({"type": "tool-input-available", "toolCallId": "c", "toolName": "x"})));
+    assert_eq!(stored(&input)[0].get("input"), Some(&Value::Null));
+    let output = writer.write(chunk(json!({"type": "tool-output-available", "toolCallId": "c"})));
+    assert_eq!(stored(&output)[0].get("output"), Some(&Value::Null));
+    for late in [
+        json!({"type": "tool-output-error", "toolCallId": "c", "errorText": "e"}),
+        json!({"type": "tool-input-start", "toolCallId": "c", "toolName": "x"}),
+        json!({"type": "tool-approval-request", "toolCallId": "c", "approvalId": "p"}),
+    ] {
+        assert_eq!(writer.write(chunk(late)), []);
+    }
+}
+
+#[test]
+fn the_last_finish_wins_and_null_is_dropped() {
+    let entries = run(&[
+        json!({"type": "finish", "finishReason": "error"}),
+        json!({"type": "finish", "finishReason": null, "messageMetadata": null}),
+    ]);
+    assert_eq!(stored(&entries).last().unwrap().as_map().len(), 2, "type and runId");
+}
+
+#[test]
+fn a_reset_step_is_a_new_attempt() {
+    let entries = run(&[
+        json!({"type": "start-step"}),
+        json!({"type": "text-delta", "id": "t", "delta": "wrong"}),
+        json!({"type": "reset-step"}),
+        json!({"type": "text-delta", "id": "t", "delta": "right"}),
+    ]);
+    assert_eq!(
+        story(&entries),
+        "run_started start step_start start-step text-start text-delta step_start start-step text-start text-delta \
+         text-end finish-step commit(1) step_committed finish"
+    );
+    let commit = last_commit(&entries).unwrap();
+    assert_eq!(
+        commit.message["parts"],
+        json!([{"type": "step-start"}, {"type": "text", "text": "right", "state": "done"}])
+    );
+    let committed = stored(&entries).into_iter().find(|chunk| chunk.kind() == "step_committed").unwrap();
+    assert_eq!(committed.text("committedAttemptId"), Some("r-1-2"));
+}
+
+#[test]
+fn a_stop_keeps_what_was_produced_and_leaves_no_call_unanswered() {
+    let mut writer = writer();
+    let mut entries = writer.open();
+    for value in [
+        json!({"type": "text-delta", "id": "t", "delta": "hal"}),
+        json!({"type": "tool-input-available", "toolCallId": "a", "toolName": "x", "input": 1}),
+        json!({"type": "tool-input-available", "toolCallId": "b", "toolName": "x", "input": 2}),
+        json!({"type": "tool-approval-request", "toolCallId": "b", "approvalId": "p"}),
+        json!({"type": "tool-input-start", "toolCallId": "c", "toolName": "x"}),
+    ] {
+        entries.extend(writer.write(chunk(value)));
+    }
+    let closing = writer.stop();
+    assert_eq!(story(&closing), "tool-output-error tool-output-denied text-end finish-step commit(1) step_committed");
+    assert_eq!(
+        last_commit(&closing).unwrap().message["parts"],
+        json!([
+            {"type": "step-start"},
+            {"type": "text", "text": "hal", "state": "done"},
+            {"type": "tool-x", "toolCallId": "a", "state": "output-error", "input": 1, "errorText": NOT_EXECUTED},
+            {"type": "tool-x", "toolCallId": "b", "state": "output-denied", "input": 2, "approval": {"id": "p", "approved": false}},
+            {"type": "tool-x", "toolCallId": "c", "state": "input-streaming"},
+        ])
+    );
+    assert_eq!(writer.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "late"}))), []);
+    assert_eq!(writer.fail(), []);
+}
+
+#[test]
+fn a_stop_with_nothing_commits_nothing() {
+    let mut empty = writer();
+    empty.open();
+    assert_eq!(story(&empty.stop()), "");
+    let mut begun = writer();
+    begun.open();
+    begun.write(chunk(json!({"type": "start-step"})));
+    assert_eq!(story(&begun.fail()), "finish-step");
+}
+
+#[test]
+fn a_completed_run_may_leave_calls_pending() {
+    let entries = run(&[
+        json!({"type": "tool-input-available", "toolCallId": "a", "toolName": "x", "input": 1}),
+        json!({"type": "finish", "finishReason": "tool-calls"}),
+    ]);
+    assert_eq!(last_commit(&entries).unwrap().message["parts"][1]["state"], "input-available");
+}
+
+#[test]
+fn a_continued_message_takes_results_before_its_first_step() {
+    let message = json!({"id": "a", "role": "assistant", "parts": [
+        {"type": "tool-x", "toolCallId": "c", "state": "input-available", "input": 1},
+    ]});
+    let mut writer = RunWriter::continuing(RunId::new("r"), message);
+    let mut entries = writer.open();
+    entries.extend(writer.write(chunk(json!({"type": "tool-output-available", "toolCallId": "c", "output": 2}))));
+    entries.extend(writer.complete());
+    assert_eq!(story(&entries), "run_started start tool-output-available finish commit(0)");
+    assert_eq!(stored(&entries)[1].text("messageId"), Some("a"));
+    assert_eq!(last_commit(&entries).unwrap().message["parts"][0]["output"], 2);
+}
+
+#[test]
+fn a_recovered_writer_retries_the_step_under_a_new_attempt() {
+    let mut first = writer();
+    let mut entries = first.open();
+    entries.extend(first.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "lost"}))));
+    let log = stored(&entries);
+    let mut second = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter());
+    let retry = second.restart_step();
+    assert_eq!(story(&retry), "step_start start-step");
+    assert_eq!(stored(&retry)[0].text("attemptId"), Some("r-1-2"));
+    second.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "kept"})));
+    let parts = last_commit(&second.complete()).unwrap().message["parts"].clone();
+    assert_eq!(parts, json!([{"type": "step-start"}, {"type": "text", "text": "kept", "state": "done"}]));
+}
+
+/// The keys that 6.0.0 allows, spelled out again so that a slip in the table does not hide here.
+fn allowed_by_6_0_0(kind: &str) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        "start" => &["messageId", "messageMetadata"],
+        "start-step" | "finish-step" | "abort" => &[],
+        "text-start" | "text-end" | "reasoning-start" | "reasoning-end" => &["id", "providerMetadata"],
+        "text-delta" | "reasoning-delta" => &["id", "delta", "providerMetadata"],
+        "tool-input-start" => &["toolCallId", "toolName", "providerExecuted", "dynamic", "title"],
+        "tool-input-delta" => &["toolCallId", "inputTextDelta"],
+        "tool-input-available" => {
+            &["toolCallId", "toolName", "input", "providerExecuted", "providerMetadata", "dynamic", "title"]
+        }
+        "tool-input-error" => &[
+            "toolCallId",
+            "toolName",
+            "input",
+            "errorText",
+            "providerExecuted",
+            "providerMetadata",
+            "dynamic",
+            "title",
+        ],
+        "tool-approval-request" => &["approvalId", "toolCallId"],
+        "tool-output-available" => &["toolCallId", "output", "providerExecuted", "dynamic", "preliminary"],
+        "tool-output-error" => &["toolCallId", "errorText", "providerExecuted", "dynamic"],
+        "tool-output-denied" => &["toolCallId"],
+        "source-url" => &["sourceId", "url", "title", "providerMetadata"],
+        "source-document" => &["sourceId", "mediaType", "title", "filename", "providerMetadata"],
+        "file" => &["url", "mediaType", "providerMetadata"],
+        "finish" => &["finishReason", "messageMetadata"],
+        "message-metadata" => &["messageMetadata"],
+        "error" => &["errorText"],
+        _ if kind.starts_with("data-") => &["id", "data", "transient"],
+        _ => return None,
+    })
+}
+
+/// A client of 6.0.0 in a few lines: what it would fail on panics here.
+#[derive(Default)]
+struct Client {
+    text: BTreeSet<String>,
+    reasoning: BTreeSet<String>,
+    inputs: BTreeSet<String>,
+    calls: BTreeSet<String>,
+    started: bool,
+    finished: bool,
+}
+
+impl Client {
+    fn read(&mut self, frame: &Map<String, Value>) {
+        let kind = frame["type"].as_str().unwrap();
+        let allowed = allowed_by_6_0_0(kind).unwrap_or_else(|| panic!("unknown type {kind}"));
+        for (key, value) in frame {
+            assert!(key == "type" || allowed.contains(&key.as_str()), "unknown key {key} in {frame:?}");
+            let any = matches!(key.as_str(), "input" | "output" | "data" | "messageMetadata");
+            assert!(any || !value.is_null(), "null {key} in {frame:?}");
+        }
+        assert!(self.started || kind == "start", "{kind} before start");
+        assert!(!self.finished, "{kind} after finish");
+        let text = |key: &str| frame.get(key).and_then(Value::as_str).map(str::to_owned);
+        let id = || text("id").unwrap();
+        let call = || text("toolCallId").unwrap();
+        match kind {
+            "start" => self.started = true,
+            "finish" => self.finished = true,
+            "finish-step" => {
+                assert!(self.text.is_empty() && self.reasoning.is_empty(), "finish-step with open parts");
+            }
+            "text-start" => assert!(self.text.insert(id())),
+            "text-delta" => assert!(self.text.contains(&id())),
+            "text-end" => assert!(self.text.remove(&id())),
+            "reasoning-start" => assert!(self.reasoning.insert(id())),
+            "reasoning-delta" => assert!(self.reasoning.contains(&id())),
+            "reasoning-end" => assert!(self.reasoning.remove(&id())),
+            "tool-input-start" => {
+                self.inputs.insert(call());
+                self.calls.insert(call());
+            }
+            "tool-input-delta" => assert!(self.inputs.contains(&call()), "delta without input"),
+            "tool-input-available" | "tool-input-error" => {
+                self.calls.insert(call());
+            }
+            "tool-output-available" | "tool-output-error" | "tool-output-denied" | "tool-approval-request" => {
+                assert!(self.calls.contains(&call()), "{kind} without its call");
+            }
+            _ => {}
+        }
+    }
+
+    fn read_all(&mut self, chunks: &[Chunk]) {
+        for chunk in chunks {
+            if let Some(frame) = sanitise(chunk.clone(), Floor::default()) {
+                self.read(&frame);
+            }
+        }
+    }
+}
+
+/// A replay leaves superseded attempts out, and a live response breaks when it has sent the start of one.
+fn surviving(chunks: &[Chunk]) -> Vec<Chunk> {
+    let mut last = std::collections::BTreeMap::new();
+    for chunk in chunks.iter().filter(|chunk| chunk.kind() == "step_start") {
+        last.insert(chunk.get("step").unwrap().as_u64(), chunk.text("attemptId").map(str::to_owned));
+    }
+    let survives = |chunk: &&Chunk| match chunk.get("step") {
+        Some(step) => last.get(&step.as_u64()) == Some(&chunk.text("attemptId").map(str::to_owned)),
+        None => true,
+    };
+    chunks.iter().filter(survives).cloned().collect()
+}
+
+fn producer_chunk() -> impl Strategy<Value = Value> {
+    let id = prop::sample::select(vec!["0", "1"]);
+    let call = prop::sample::select(vec!["a", "b"]);
+    let kind = prop::sample::select(vec![
+        "start",
+        "start-step",
+        "finish-step",
+        "reset-step",
+        "finish",
+        "message-metadata",
+        "abort",
+        "error",
+        "state_patch",
+        "run_started",
+        "step_committed",
+        "text-start",
+        "text-start",
+        "text-delta",
+        "text-delta",
+        "text-end",
+        "reasoning-start",
+        "reasoning-delta",
+        "reasoning-end",
+        "source-url",
+        "file",
+        "custom",
+        "data-x",
+        "data-x",
+        "tool-input-start",
+        "tool-input-start",
+        "tool-input-delta",
+        "tool-input-delta",
+        "tool-input-available",
+        "tool-input-available",
+        "tool-input-error",
+        "tool-output-available",
+        "tool-output-available",
+        "tool-output-error",
+        "tool-output-denied",
+        "tool-approval-request",
+        "tool-approval-response",
+    ]);
+    let omit =
+        prop::sample::select(vec!["", "", "", "", "", "", "id", "toolCallId", "input", "output", "data", "toolName"]);
+    (kind, id, call, any::<[bool; 3]>(), omit, 0..3_usize).prop_map(|(kind, id, call, [flag, other, extra], omit, pick)| {
+        let mut map = json!({
+            "type": kind, "id": id, "delta": "x", "toolCallId": call, "toolName": (["n", "m", "n"][pick]), "input": {"q": 1},
+            "inputTextDelta": (["{\"q\"", ":1", "}"][pick]), "output": ([json!(1), Value::Null, json!({"__proto__": 1})][pick]),
+            "errorText": "e", "approvalId": call, "approved": flag, "sourceId": "s", "url": "u", "mediaType": "m",
+            "kind": "k.k", "data": pick, "preliminary": flag, "dynamic": other && pick == 1, "transient": extra && flag,
+            "finishReason": (["stop", "odd", "length"][pick]), "messageMetadata": {"k": pick}, "messageId": "theirs",
+        });
+        let map = map.as_object_mut().unwrap();
+        map.shift_remove(omit);
+        if let Some(shape) = shape(kind) {
+            map.retain(|key, _| key == "type" || shape.key(key).is_some());
+        }
+        if extra {
+            map.insert("usage".into(), json!({"tokens": 1}));
+            map.insert("providerMetadata".into(), [json!({"flat": 1}), json!({"p": {"k": 1}}), Value::Null][pick].clone());
+        }
+        Value::Object(map.clone())
+    })
+}
+
+fn seed() -> Value {
+    json!({"id": "m", "role": "assistant", "parts": [
+        {"type": "tool-n", "toolCallId": "a", "state": "input-available", "input": 1},
+    ]})
+}
+
+/// The frame by which a client of a continued message already knows its call.
+fn seed_call() -> Map<String, Value> {
+    chunk(json!({"type": "tool-input-available", "toolCallId": "a", "toolName": "n", "input": 1})).into_map()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_client_reads_what_the_writer_emits(
+        chunks in prop::collection::vec(producer_chunk(), 0..40),
+        continues in any::<bool>(),
+        ending in 0..3_u8,
+    ) {
+        let (mut writer, mut fold) = match continues {
+            true => (RunWriter::continuing(RunId::new("r"), seed()), Fold::continuing(seed())),
+            false => (writer(), Fold::new(&MessageId::new("m"))),
+        };
+        let mut entries = writer.open();
+        for value in &chunks {
+            entries.extend(writer.write(chunk(value.clone())));
+        }
+        entries.extend(match ending {
+            0 => writer.complete(),
+            1 => writer.stop(),
+            _ => writer.fail(),
+        });
+        let mut client = Client::default();
+        if continues {
+            client.started = true;
+            client.read(&seed_call());
+        }
+        client.read_all(&surviving(&stored(&entries)));
+        prop_assert!(client.text.is_empty() && client.reasoning.is_empty());
+        prop_assert_eq!(client.finished, ending == 0);
+
+        for entry in &entries {
+            match entry {
+                Entry::Chunk { chunk, attempt } => fold.apply(&stamp(chunk, attempt.as_ref())).unwrap(),
+                Entry::Commit(commit) => {
+                    prop_assert_eq!(fold.message(), Some(commit.message.clone()));
+                    validate_message(&commit.message).unwrap();
+                }
+            }
+            if let Some(message) = fold.message() {
+                validate_message(&message).unwrap_or_else(|error| panic!("{error}: {message}"));
+            }
+        }
+        if fold.has_content() && (!continues || last_commit(&entries).is_some()) {
+            prop_assert_eq!(fold.message(), last_commit(&entries).map(|commit| commit.message.clone()));
+        }
+    }
+
+    #[test]
+    fn a_response_may_begin_anywhere(chunks in prop::collection::vec(producer_chunk(), 0..40), cut in any::<prop::sample::Index>()) {
+        let log = surviving(&stored(&run(&chunks)));
+        let (seen, rest) = log.split_at(cut.index(log.len()));
+        let mut fold = Fold::new(&MessageId::new("m"));
+        for chunk in seen {
+            fold.apply(chunk).unwrap();
+        }
+        let mut client = Client::default();
+        client.read_all(&reopen(&fold));
+        client.read_all(rest);
+        prop_assert!(client.finished);
+    }
+
+    #[test]
+    fn a_run_that_died_anywhere_can_be_closed(chunks in prop::collection::vec(producer_chunk(), 0..40), cut in any::<prop::sample::Index>()) {
+        let entries = run(&chunks);
+        let mut log = stored(&entries[..cut.index(entries.len())]);
+        prop_assume!(log.len() > 1);
+        let mut writer = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter());
+        let closing = writer.fail();
+        log.extend(stored(&closing));
+        let mut client = Client::default();
+        client.read_all(&surviving(&log));
+        prop_assert!(client.text.is_empty() && client.reasoning.is_empty());
+        let mut fold = Fold::new(&MessageId::new("m"));
+        for chunk in &log {
+            fold.apply(chunk).unwrap();
+        }
+        if let Some(commit) = last_commit(&closing) {
+            prop_assert_eq!(fold.message(), Some(commit.message.clone()));
+        }
+        let again = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter()).fail();
+        prop_assert!(stored(&again).is_empty(), "{:?}", again);
+    }
+}

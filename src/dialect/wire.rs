@@ -1,0 +1,55 @@
+//! Stream wire v2: the frames around stored chunks (`spec/helix.md` section 4). The chunks themselves are stored as finished frames.
+
+use serde_json::{Value, json};
+
+use crate::core::error::Code;
+use crate::core::ids::Cursor;
+use crate::core::reader::Terminal;
+use crate::core::snapshot::error_detail;
+
+/// End of the initial history; everything after it is live.
+pub fn caught_up(head: Cursor) -> Vec<u8> {
+    event("caught-up", &json!({ "head": head }))
+}
+
+/// The last frame of a response (`spec/helix.md` 4.2).
+pub fn terminal(terminal: Terminal) -> Vec<u8> {
+    match terminal {
+        Terminal::Completed => event("end", &json!({ "status": "completed" })),
+        Terminal::Interrupted => event("end", &json!({ "status": "interrupted" })),
+        Terminal::Paused => event("end", &json!({ "status": "paused" })),
+        Terminal::Failed(code) => fail(code, false),
+        Terminal::Dropped => fail(Code::TransportStreamDrop, true),
+    }
+}
+
+/// `fail`; a recoverable one asks the client to attach again from its cursor.
+pub fn fail(code: Code, recoverable: bool) -> Vec<u8> {
+    let body = json!({ "error": code.message(), "errorDetail": error_detail(code), "recoverable": recoverable });
+    event("fail", &body)
+}
+
+fn event(name: &str, data: &Value) -> Vec<u8> {
+    format!("event: {name}\ndata: {data}\n\n").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn golden_frames() {
+        assert_eq!(text(caught_up(Cursor::new(42).unwrap())), "event: caught-up\ndata: {\"head\":42}\n\n");
+        assert_eq!(text(terminal(Terminal::Completed)), "event: end\ndata: {\"status\":\"completed\"}\n\n");
+        assert_eq!(
+            text(terminal(Terminal::Failed(Code::ProviderTimeout))),
+            "event: fail\ndata: {\"error\":\"The model stopped answering; try again\",\"errorDetail\":{\"code\":\
+             \"provider_timeout\",\"category\":\"provider\",\"retryable\":true},\"recoverable\":false}\n\n"
+        );
+        assert!(text(terminal(Terminal::Dropped)).contains("\"recoverable\":true"));
+    }
+}

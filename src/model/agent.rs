@@ -1,0 +1,197 @@
+//! The `AGENTS` configuration: names of agents, and what produces each one's replies.
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::demo::DemoSettings;
+use super::fields::Fields;
+use super::openai::settings::OpenAiSettings;
+use crate::core::error::{Code, Failure};
+
+/// Who answers in a session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Agent {
+    /// The reply that needs no model and no key.
+    Demo(DemoSettings),
+    /// A model behind a chat-completions API.
+    OpenAi(Box<OpenAiSettings>),
+}
+
+/// All agents of a deployment, in the order of the configuration. There is at least one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agents(Vec<(String, Agent)>);
+
+/// Why the configuration cannot be used. The words are for the operator and never quote a value: it might be a key.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum AgentsError {
+    /// Not JSON.
+    #[error("AGENTS is not JSON: {0}")]
+    Json(String),
+    /// JSON, but not an object with an agent in it.
+    #[error("AGENTS must be a JSON object with at least one agent: {{\"default\":{{\"producer\":\"demo\"}}}}")]
+    Empty,
+    /// A producer that this version names but does not have.
+    #[error(
+        "AGENTS: agent \"{agent}\": producer \"{producer}\" is not available in this version (available: demo, openai)"
+    )]
+    NotAvailable {
+        /// The agent's name.
+        agent: String,
+        /// The producer's name.
+        producer: String,
+    },
+    /// A field that is missing, unknown or of the wrong kind.
+    #[error("AGENTS: agent \"{agent}\": {field} {problem}")]
+    Field {
+        /// The agent's name.
+        agent: String,
+        /// The field, with its path inside the agent.
+        field: String,
+        /// What to change.
+        problem: String,
+    },
+}
+
+/// Why no agent answers a request.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NoSuchAgent {
+    /// The request names an agent that is not configured.
+    #[error("no agent of that name is configured")]
+    Unknown,
+    /// The request names none, and the configuration has several without a `default`.
+    #[error("the request names no agent, and no agent is called \"default\"")]
+    Unnamed,
+}
+
+impl AgentsError {
+    /// The failure of a request that needs the configuration.
+    pub fn failure(&self) -> Failure {
+        Failure::new(Code::ConfigurationInvalid, self.to_string())
+    }
+}
+
+impl NoSuchAgent {
+    /// The failure of the request.
+    pub fn failure(&self) -> Failure {
+        Failure::new(Code::ValidationError, self.to_string())
+    }
+}
+
+impl Agents {
+    /// The agent of a request that names none.
+    pub const DEFAULT: &str = "default";
+
+    /// Reads the `AGENTS` variable.
+    ///
+    /// # Errors
+    /// [`AgentsError`] for the first thing to change.
+    pub fn parse(text: &str) -> Result<Self, AgentsError> {
+        let value: Value = serde_json::from_str(text).map_err(|error| AgentsError::Json(error.to_string()))?;
+        let Value::Object(map) = value else { return Err(AgentsError::Empty) };
+        let agents: Result<Vec<_>, _> =
+            map.into_iter().map(|(name, value)| Agent::parse(&name, value).map(|agent| (name, agent))).collect();
+        Some(agents?).filter(|agents| !agents.is_empty()).map(Self).ok_or(AgentsError::Empty)
+    }
+
+    /// The agent of this name; without a name the one called `default`, or the only one.
+    ///
+    /// # Errors
+    /// [`NoSuchAgent`] otherwise.
+    pub fn choose(&self, name: Option<&str>) -> Result<(&str, &Agent), NoSuchAgent> {
+        let wanted = name.unwrap_or(Self::DEFAULT);
+        if let Some(found) = self.iter().find(|(name, _)| *name == wanted) {
+            return Ok(found);
+        }
+        match (name, self.0.as_slice()) {
+            (None, [(only, agent)]) => Ok((only, agent)),
+            (None, _) => Err(NoSuchAgent::Unnamed),
+            (Some(_), _) => Err(NoSuchAgent::Unknown),
+        }
+    }
+
+    /// All agents with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Agent)> {
+        self.0.iter().map(|(name, agent)| (name.as_str(), agent))
+    }
+}
+
+impl Agent {
+    fn parse(name: &str, value: Value) -> Result<Self, AgentsError> {
+        let mut fields = Fields::of(name, "", value)?;
+        let producer = fields.string("producer")?;
+        match producer.as_deref() {
+            Some("demo") => DemoSettings::parse(fields).map(Self::Demo),
+            Some("openai") => OpenAiSettings::parse(fields).map(Box::new).map(Self::OpenAi),
+            Some(producer @ ("anthropic" | "ui" | "push")) => {
+                Err(AgentsError::NotAvailable { agent: name.to_owned(), producer: producer.to_owned() })
+            }
+            Some(_) => Err(fields.error("producer", "is not known (available: demo, openai)")),
+            None => Err(fields.error("producer", "is missing (available: demo, openai)")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn complaint(text: &str) -> String {
+        Agents::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn chooses_by_name_then_default_then_the_only_one() {
+        let both = Agents::parse(r#"{"a":{"producer":"demo"},"default":{"producer":"demo","paceMs":1}}"#).unwrap();
+        assert_eq!(both.choose(Some("a")).unwrap().0, "a");
+        assert_eq!(both.choose(None).unwrap().0, "default");
+        assert_eq!(both.choose(Some("b")), Err(NoSuchAgent::Unknown));
+        let only = Agents::parse(r#"{"a":{"producer":"demo"}}"#).unwrap();
+        assert_eq!(only.choose(None).unwrap().0, "a");
+        assert_eq!(only.choose(Some("default")), Err(NoSuchAgent::Unknown));
+        let two = Agents::parse(r#"{"a":{"producer":"demo"},"b":{"producer":"demo"}}"#).unwrap();
+        assert_eq!(two.choose(None), Err(NoSuchAgent::Unnamed));
+    }
+
+    #[test]
+    fn complains_with_agent_and_field() {
+        for (text, expected) in [
+            ("{}", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
+            ("[]", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
+            (r#"{"x":1}"#, r#"AGENTS: agent "x": (the agent) must be an object"#),
+            (r#"{"x":{}}"#, r#"AGENTS: agent "x": producer is missing (available: demo, openai)"#),
+            (r#"{"x":{"producer":"dmeo"}}"#, r#"AGENTS: agent "x": producer is not known (available: demo, openai)"#),
+            (
+                r#"{"x":{"producer":"ui"}}"#,
+                r#"AGENTS: agent "x": producer "ui" is not available in this version (available: demo, openai)"#,
+            ),
+            (r#"{"x":{"producer":"demo","pace":1}}"#, r#"AGENTS: agent "x": pace is not known"#),
+            (
+                r#"{"x":{"producer":"demo","paceMs":-1}}"#,
+                r#"AGENTS: agent "x": paceMs must be a whole number from 0 to 60000"#,
+            ),
+            (r#"{"x":{"producer":"openai"}}"#, r#"AGENTS: agent "x": model is missing"#),
+            (
+                r#"{"x":{"producer":"openai","model":"m","tools":[{"name":"a b"}]}}"#,
+                r#"AGENTS: agent "x": tools[0].name must have 1 to 64 letters, digits, - or _"#,
+            ),
+        ] {
+            assert_eq!(complaint(text), expected);
+        }
+        assert!(complaint("{").starts_with("AGENTS is not JSON: "));
+    }
+
+    #[test]
+    fn never_quotes_a_key_that_stands_where_a_name_belongs() {
+        let complaint = complaint(r#"{"x":{"producer":"openai","model":"m","apiKey":"sk-proj-123"}}"#);
+        assert!(complaint.contains("apiKey must be the name of a secret"), "{complaint}");
+        assert!(!complaint.contains("sk-proj"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,100}") {
+            let _ = Agents::parse(&text);
+        }
+    }
+}

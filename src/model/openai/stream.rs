@@ -1,0 +1,384 @@
+//! The event stream of a chat completion as UI message chunks.
+//!
+//! ```text
+//! bytes ──► first byte ──► `{` or `[`: a JSON body ─┐
+//!               │          `<`: an HTML page ───────┴─► read whole, judged at its end
+//!               └────────► events ──► parts of one step ──► finish reason ──► `[DONE]` or end of body ──► finish
+//! ```
+
+use serde_json::{Map, Value};
+
+use super::delta::{self, Piece};
+use super::tool_calls::ToolCalls;
+use crate::core::error::{Code, Failure};
+use crate::model::event_stream::{Event, EventStream};
+use crate::model::failure::{failure_of_event, failure_of_response};
+use crate::model::lenient_json;
+use crate::model::parts::{Batch, FinishReason, Parts};
+use crate::model::redact::quote;
+
+/// How a stream is translated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Begins every part id, and every tool call id that the server leaves out. Ids count from 1 in each stream, so it must differ
+    /// between the steps of a run; for tool call ids, between the runs of a session.
+    pub id_prefix: String,
+}
+
+/// Translates one answer. Bytes in, chunks out: `start-step`, the parts, `finish-step`, `finish`. `start` belongs to whoever opens the
+/// run, and a failure's `error` to whoever ends it.
+#[derive(Debug)]
+pub struct CompletionStream {
+    events: EventStream,
+    body: Body,
+    parts: Parts,
+    calls: ToolCalls,
+    finish: Option<FinishReason>,
+    model: Option<String>,
+    usage: Option<Map<String, Value>>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Reading,
+    Finished,
+    Failed,
+}
+
+/// What the body turned out to be.
+#[derive(Debug)]
+enum Body {
+    /// Nothing but white space so far.
+    Unknown,
+    Events,
+    /// Not an event stream: one JSON document or an HTML page.
+    Document(Vec<u8>),
+}
+
+impl CompletionStream {
+    /// Waits for the first byte.
+    pub fn new(options: StreamOptions) -> Self {
+        Self {
+            events: EventStream::default(),
+            body: Body::Unknown,
+            parts: Parts::new(options.id_prefix.clone()),
+            calls: ToolCalls::new(options.id_prefix),
+            finish: None,
+            model: None,
+            usage: None,
+            state: State::Reading,
+        }
+    }
+
+    /// Reads the next bytes of the body. After the finish, and after a failure, bytes are ignored.
+    pub fn push(&mut self, bytes: &[u8]) -> Batch {
+        self.step(|stream| stream.read(bytes))
+    }
+
+    /// The body has ended, or broken, or been silent for too long: an answer that has named its finish reason is complete, whatever became
+    /// of its connection; any other was cut: `ProviderStreamEnded`.
+    pub fn end(&mut self) -> Batch {
+        self.step(Self::read_end)
+    }
+
+    /// Whether the reply is complete: its `finish` has been written.
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    fn step(&mut self, read: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Batch {
+        if self.state != State::Reading {
+            return Batch::default();
+        }
+        let failure = read(self).err();
+        if failure.is_some() {
+            self.state = State::Failed;
+        }
+        Batch { chunks: self.parts.take(), failure }
+    }
+
+    fn read(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+        if matches!(self.body, Body::Unknown) {
+            // No field of an event stream begins with these, so the first byte decides. The byte order mark is not decisive either.
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
+            let start = bytes.iter().position(|byte| !blank(byte)).unwrap_or(bytes.len());
+            match bytes.get(start..) {
+                None | Some([]) => {}
+                Some([b'{' | b'[' | b'<', ..]) => {
+                    self.body = Body::Document(Vec::new());
+                    bytes = bytes.get(start..).unwrap_or_default();
+                }
+                Some(_) => self.body = Body::Events,
+            }
+        }
+        if let Body::Document(held) = &mut self.body {
+            if held.len().saturating_add(bytes.len()) > EventStream::MAX_EVENT_BYTES {
+                return Err(Failure::new(
+                    Code::ProviderStreamInvalid,
+                    "the answer is not an event stream, and too large",
+                ));
+            }
+            held.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let mut events = Vec::new();
+        let decoded = self.events.push(bytes, &mut events);
+        for event in events {
+            self.event(&event)?;
+            if self.state != State::Reading {
+                return Ok(());
+            }
+        }
+        decoded.map_err(|error| Failure::new(Code::ProviderStreamInvalid, error.to_string()))
+    }
+
+    fn read_end(&mut self) -> Result<(), Failure> {
+        if let Body::Document(held) = &mut self.body {
+            let held = std::mem::take(held);
+            self.document(&held)?;
+        } else if let Some(event) = self.events.finish() {
+            self.event(&event)?;
+        }
+        if self.state == State::Reading { self.complete("the body ended") } else { Ok(()) }
+    }
+
+    /// The answer is one document. A completion that was not streamed is accepted: some servers do not know `stream`.
+    fn document(&mut self, body: &[u8]) -> Result<(), Failure> {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(completion) if delta::choice(&completion).is_some() => self.value(&completion),
+            _ => Err(failure_of_response(200, None, None, body)),
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        let data = event.data.trim();
+        if data == "[DONE]" {
+            return self.complete("the stream said [DONE]");
+        }
+        let named_error = event.name.as_deref() == Some("error");
+        if data.is_empty() && !named_error {
+            return Ok(());
+        }
+        match lenient_json::parse(data) {
+            Ok(value) if named_error => Err(failure_of_event(&value)),
+            Err(_) if named_error => Err(failure_of_event(&Value::String(data.to_owned()))),
+            Ok(value @ Value::Object(_)) => self.value(&value),
+            Ok(_) => Err(invalid(data, "it is not an object")),
+            Err(error) => Err(invalid(data, &error.to_string())),
+        }
+    }
+
+    fn value(&mut self, event: &Value) -> Result<(), Failure> {
+        if let Some(error) = delta::error(event) {
+            return Err(failure_of_event(error));
+        }
+        if self.model.is_none() {
+            self.model = delta::string(event, "model").filter(|model| !model.is_empty()).map(str::to_owned);
+        }
+        if let Some(usage) = delta::usage(event) {
+            self.usage = Some(usage);
+        }
+        for (url, title) in delta::sources(event) {
+            self.parts.source(url, title);
+        }
+        // Without a choice: usage alone at the end, or Azure's filter results at the start.
+        let Some(choice) = delta::choice(event) else { return Ok(()) };
+        // `message` is the whole of an answer that was not streamed. Perplexity sends it beside each delta, as the sum so far.
+        let said = choice.get("delta").filter(|delta| delta.is_object()).or_else(|| choice.get("message"));
+        if let Some(said) = said {
+            let pieces = delta::pieces(said);
+            if !pieces.is_empty() {
+                self.calls.close_whole(&mut self.parts);
+            }
+            for piece in pieces {
+                match piece {
+                    Piece::Text(text) => self.parts.text(text),
+                    Piece::Reasoning(text) => self.parts.reasoning(text),
+                }
+            }
+            self.calls.read(said, &mut self.parts)?;
+        }
+        if let Some(word) = delta::finish_word(choice) {
+            self.finish = Some(delta::finish_reason(word));
+            self.calls.close_whole(&mut self.parts);
+        }
+        Ok(())
+    }
+
+    /// Ends the reply. Not done with the finish reason already, because the usage comes after it.
+    fn complete(&mut self, how: &str) -> Result<(), Failure> {
+        let Some(reason) = self.finish else {
+            return Err(Failure::new(Code::ProviderStreamEnded, format!("{how} without a finish reason")));
+        };
+        self.parts.close();
+        self.calls.close_all(&mut self.parts)?;
+        // "stop" after calls: Gemini, Ollama, and OpenAI when the request forced a tool. What matters is that results are awaited.
+        let waits = reason == FinishReason::Stop && !self.calls.is_empty();
+        let reason = if waits { FinishReason::ToolCalls } else { reason };
+        let mut metadata = Map::new();
+        if let Some(model) = self.model.take() {
+            metadata.insert("model".into(), model.into());
+        }
+        if let Some(usage) = self.usage.take() {
+            metadata.insert("usage".into(), usage.into());
+        }
+        self.parts.finish(reason, metadata);
+        self.state = State::Finished;
+        Ok(())
+    }
+}
+
+fn invalid(data: &str, why: &str) -> Failure {
+    Failure::new(
+        Code::ProviderStreamInvalid,
+        quote(&format!("an event of the model's stream cannot be read ({why}): {data}")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// All chunks as `kind text`, and the failure's code.
+    fn run(body: &[u8]) -> (Vec<String>, Option<Code>) {
+        let mut stream = CompletionStream::new(StreamOptions::default());
+        let mut batch = stream.push(body);
+        let end = stream.end();
+        batch.chunks.extend(end.chunks);
+        let words = batch.chunks.iter().map(|chunk| {
+            let word =
+                ["delta", "inputTextDelta", "toolCallId", "url", "finishReason"].iter().find_map(|key| chunk.text(key));
+            format!("{} {}", chunk.kind(), word.unwrap_or_default()).trim_end().to_owned()
+        });
+        (words.collect(), batch.failure.or(end.failure).map(|failure| failure.code))
+    }
+
+    fn sse(events: &[Value]) -> Vec<u8> {
+        events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>().into_bytes()
+    }
+
+    fn said(delta: Value) -> Value {
+        json!({"choices": [{"index": 0, "delta": delta}]})
+    }
+
+    fn finish(word: &str) -> Value {
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]})
+    }
+
+    #[test]
+    fn accepts_azures_first_event_and_usage_after_the_finish() {
+        let body = sse(&[
+            json!({"choices": [], "prompt_filter_results": [{"prompt_index": 0}], "model": ""}),
+            said(json!({"role": "assistant", "content": "", "refusal": null, "tool_calls": null})),
+            said(json!({"content": "a"})),
+            finish("stop"),
+            json!({"choices": [], "model": "m", "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}),
+        ]);
+        let mut stream = CompletionStream::new(StreamOptions::default());
+        stream.push(&body);
+        let chunks = stream.push(b"data: [DONE]\n\ndata: nonsense after the end\n\n").chunks;
+        assert_eq!(
+            chunks.last().unwrap().get("messageMetadata").unwrap(),
+            &json!({"model": "m", "usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}})
+        );
+        assert!(stream.is_finished());
+        assert_eq!(stream.end(), Batch::default());
+    }
+
+    #[test]
+    fn closes_each_part_before_the_next() {
+        let call = json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]});
+        let body = sse(&[
+            said(json!({"reasoning_content": "r"})),
+            said(json!({"content": "a"})),
+            said(call),
+            said(json!({"content": "b"})),
+            finish("stop"),
+        ]);
+        let expected = [
+            "start-step",
+            "reasoning-start",
+            "reasoning-delta r",
+            "reasoning-end",
+            "text-start",
+            "text-delta a",
+            "text-end",
+            "tool-input-start c",
+            "tool-input-delta {}",
+            "tool-input-available c",
+            "text-start",
+            "text-delta b",
+            "text-end",
+            "finish-step",
+            "finish tool-calls",
+        ];
+        assert_eq!(run(&body), (expected.map(str::to_owned).to_vec(), None));
+    }
+
+    #[test]
+    fn an_answer_without_content_is_a_reply() {
+        assert_eq!(run(&sse(&[finish("content_filter")])).0, ["start-step", "finish-step", "finish content-filter"]);
+    }
+
+    #[test]
+    fn a_body_that_is_not_an_event_stream_is_named() {
+        for (body, code) in [
+            ("", Code::ProviderStreamEnded),
+            (": nothing\n\n", Code::ProviderStreamEnded),
+            ("data: {}\n\n", Code::ProviderStreamEnded),
+            ("<!doctype html><p>Hello", Code::ProviderStreamInvalid),
+            ("\u{feff} \n{\"error\":{\"code\":\"insufficient_quota\"}}", Code::ProviderQuota),
+            ("{\"hello\":1}", Code::ProviderStreamInvalid),
+            ("{\"cut", Code::ProviderStreamInvalid),
+            ("[]", Code::ProviderStreamInvalid),
+            ("nonsense", Code::ProviderStreamEnded),
+        ] {
+            assert_eq!(run(body.as_bytes()), (Vec::new(), Some(code)), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_completion_that_was_not_streamed_is_accepted() {
+        let body =
+            json!({"object": "chat.completion", "choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]});
+        let expected = ["start-step", "text-start", "text-delta a", "text-end", "finish-step", "finish stop"];
+        assert_eq!(run(body.to_string().as_bytes()), (expected.map(str::to_owned).to_vec(), None));
+    }
+
+    #[test]
+    fn a_last_event_without_its_blank_line_counts() {
+        let mut body = sse(&[said(json!({"content": "a"})), finish("length")]);
+        body.truncate(body.len() - 2);
+        assert_eq!(run(&body).0.last().unwrap(), "finish length");
+    }
+
+    #[test]
+    fn half_a_character_does_not_fail_the_reply() {
+        let half = r#"data: {"choices":[{"delta":{"content":"a\ud83d"}}]}"#;
+        let (said, failure) = run(format!("{half}\n\ndata: {}\n\n", finish("stop")).as_bytes());
+        assert_eq!((said[2].as_str(), failure), ("text-delta a\u{fffd}", None));
+    }
+
+    #[test]
+    fn an_error_of_the_choice_is_a_failure() {
+        let body = sse(&[
+            json!({"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 429, "message": "m"}}]}),
+        ]);
+        assert_eq!(run(&body), (Vec::new(), Some(Code::ProviderRateLimited)));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            run(&bytes);
+        }
+
+        #[test]
+        fn arbitrary_events_never_panic(text in r#"(data: |event: error\n|\{"choices":\[\{"delta":|\{"content":"a"\}|null|\{\}|\}\]\}|\n\n|\[|"error":|1){0,12}"#) {
+            run(text.as_bytes());
+        }
+    }
+}

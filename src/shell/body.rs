@@ -1,0 +1,116 @@
+//! A response body bound by hand: a value stream whose `pull` only says that the client is hungry.
+//!
+//! High-water mark 0 and never `type: 'bytes'`, which would detach the buffer that readers share. `cancel` and the request's abort signal
+//! both report a client that is gone; either may come first, or neither.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use wasm_bindgen::prelude::*;
+use web_sys::{AbortSignal, QueuingStrategy, ReadableStream, ReadableStreamDefaultController, UnderlyingSource};
+
+/// The writing end of a response body.
+pub struct Body {
+    controller: ReadableStreamDefaultController,
+    hungry: Rc<Cell<bool>>,
+    abort: Option<(AbortSignal, Closure<dyn FnMut()>)>,
+    _source: [Closure<dyn FnMut(JsValue)>; 2],
+}
+
+/// Opens a body. `on_pull` is called when the client wants more, `on_gone` when it has left; neither may write to the body itself.
+pub fn open(
+    signal: Option<AbortSignal>,
+    on_pull: impl Fn() + 'static,
+    on_gone: impl Fn() + Clone + 'static,
+) -> Result<(ReadableStream, Body), JsValue> {
+    let hungry = Rc::new(Cell::new(false));
+    let started: Rc<RefCell<Option<ReadableStreamDefaultController>>> = Rc::default();
+
+    let slot = Rc::clone(&started);
+    let start: Closure<dyn FnMut(JsValue)> = Closure::own_assert_unwind_safe(move |controller: JsValue| {
+        if let Ok(mut slot) = slot.try_borrow_mut() {
+            *slot = Some(controller.unchecked_into());
+        }
+    });
+    let flag = Rc::clone(&hungry);
+    let pull: Closure<dyn FnMut(JsValue)> = Closure::own_assert_unwind_safe(move |_| {
+        flag.set(true);
+        on_pull();
+    });
+    let left = on_gone.clone();
+    let cancel: Closure<dyn FnMut(JsValue)> = Closure::own_assert_unwind_safe(move |_| left());
+
+    let source = UnderlyingSource::new();
+    source.set_start(start.as_ref().unchecked_ref());
+    source.set_pull(pull.as_ref().unchecked_ref());
+    source.set_cancel(cancel.as_ref().unchecked_ref());
+    let strategy = QueuingStrategy::new();
+    strategy.set_high_water_mark(0.0);
+    let stream = ReadableStream::new_with_underlying_source_and_strategy(source.unchecked_ref(), &strategy)?;
+    let controller = started
+        .try_borrow_mut()
+        .ok()
+        .and_then(|mut slot| slot.take())
+        .ok_or_else(|| JsValue::from_str("the stream did not start"))?;
+
+    let abort = match signal {
+        Some(signal) => {
+            let listener: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(on_gone);
+            signal.add_event_listener_with_callback("abort", listener.as_ref().unchecked_ref())?;
+            Some((signal, listener))
+        }
+        None => None,
+    };
+    Ok((stream, Body { controller, hungry, abort, _source: [pull, cancel] }))
+}
+
+impl Body {
+    /// Whether the client has asked for more than it was given.
+    pub fn is_hungry(&self) -> bool {
+        self.hungry.get()
+    }
+
+    /// A handle for writing after every borrow has been dropped.
+    pub fn pen(&self) -> Pen {
+        Pen { controller: self.controller.clone(), hungry: Rc::clone(&self.hungry) }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some((signal, listener)) = &self.abort {
+            let _ = signal.remove_event_listener_with_callback("abort", listener.as_ref().unchecked_ref());
+        }
+    }
+}
+
+/// Writes to a body. A body whose client is gone takes every write in silence.
+#[derive(Clone)]
+pub struct Pen {
+    controller: ReadableStreamDefaultController,
+    hungry: Rc<Cell<bool>>,
+}
+
+impl Pen {
+    /// Whether the stream itself wants more: it may have been pulled while chunks were still queued.
+    pub fn has_room(&self) -> bool {
+        self.hungry.get() && self.controller.desired_size().is_some_and(|size| size >= 0.0)
+    }
+
+    /// Hands over a buffer, which may be shared with other bodies.
+    pub fn write(&self, bytes: &js_sys::Uint8Array) {
+        self.hungry.set(false);
+        let _ = self.controller.enqueue_with_chunk(bytes);
+    }
+
+    /// Ends the body cleanly.
+    pub fn close(&self) {
+        let _ = self.controller.close();
+    }
+
+    /// Breaks the body: the client sees a network error, never a clean end.
+    pub fn break_off(&self) {
+        let error = js_sys::Error::new("the stream was interrupted");
+        self.controller.error_with_e(&error);
+    }
+}

@@ -1,0 +1,385 @@
+//! What the object does for each call: read the request, run one command, answer.
+
+use std::rc::Rc;
+
+use serde_json::{Map, Value, json};
+use web_sys::Request;
+use worker::Response;
+
+use super::answer;
+use super::clock::now;
+use super::host::{Host, HostError};
+use super::production::NotStarted;
+use super::readers::{Dialect, ReaderError};
+use super::request::{BodyError, body, header};
+use crate::core::caller::Caller;
+use crate::core::error::Code;
+use crate::core::ids::{Cursor, MessageId, RunId};
+use crate::core::reader::Scope;
+use crate::core::run::{Outcome, RunStatus};
+use crate::core::session::{Input, NotFound, StartRefused, StopTarget};
+use crate::core::snapshot;
+use crate::core::storage::{Storage, StorageError};
+use crate::dialect::cursor;
+use crate::dialect::route::{Call, query_value};
+use crate::dialect::ui::fold::Fold;
+use crate::dialect::ui::reopen::reopen;
+use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
+use crate::dialect::ui::response::{OPENING, synthesise};
+use crate::dialect::ui::sanitise::sanitise_message;
+
+/// Most chunks of one page of `/chunks`.
+const PAGE_CHUNKS: usize = 1_000;
+
+/// An answer, or the answer that says why not.
+type Answer = Result<Response, Response>;
+
+impl Host {
+    /// Answers one call.
+    pub async fn answer(self: &Rc<Self>, call: Call, request: &Request, query: &str) -> Response {
+        // Everybody is one anonymous caller until the deployment authenticates.
+        let caller = Caller::Anonymous;
+        if let Err(error) = self.settle() {
+            return unreadable(&error);
+        }
+        let answer = match call {
+            Call::Send => self.send(&caller, request).await,
+            Call::Attach => self.attach(&caller, request),
+            Call::Reconnect => self.reconnect(&caller, request),
+            Call::ChatSnapshot => self.snapshot(&caller, query, false).await,
+            Call::WireSnapshot => self.snapshot(&caller, query, true).await,
+            Call::Stop => self.stop(&caller, request).await,
+            Call::Delete => self.delete(&caller).await,
+            Call::Sse => self.sse(&caller, request, query),
+            Call::Info => self.info(&caller).await,
+            Call::Chunks => self.chunks(&caller, query).await,
+            Call::Seam => self.seam(request, query).await,
+        };
+        answer.unwrap_or_else(|refusal| refusal)
+    }
+
+    async fn send(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+        let limit = self.config.settings.max_request_bytes;
+        let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
+        let parsed = ChatBody::parse(&bytes)
+            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        let agent = self.config.agents.choose(parsed.agent.as_deref());
+        let (agent, _) = agent.map_err(|error| {
+            let failure = error.failure();
+            answer::explained(failure.code, &failure.internal, Map::new())
+        })?;
+        match classify(&parsed) {
+            EntryKind::Send(message) => self.start(caller, agent, &message, request),
+            // A reply that failed before its message was stored is asked for again as a send.
+            EntryKind::Regenerate { last_user: Some(message), .. } if !self.knows(caller, &message)? => {
+                self.start(caller, agent, &message, request)
+            }
+            EntryKind::Regenerate { .. } => Err(answer::explained(
+                Code::StateNotResumable,
+                "The reply to this message is stored; send a new message",
+                facts(json!({ "cause": "regenerate_unavailable", "retryable": false })),
+            )),
+            EntryKind::ToolResults(_) | EntryKind::Attach => self.attach(caller, request),
+        }
+    }
+
+    fn start(self: &Rc<Self>, caller: &Caller, agent: &str, message: &Value, request: &Request) -> Answer {
+        if self.knows(caller, message)? {
+            return self.attach(caller, request);
+        }
+        let input = Input {
+            id: MessageId::new(message.get("id").and_then(Value::as_str).unwrap_or_default()),
+            json: message.to_string(),
+        };
+        let (run, cursor) = self.start_run(caller, agent, input).map_err(|error| self.not_started(error))?;
+        self.chat_reader(request, run, cursor, OPENING)
+    }
+
+    /// Whether the session holds this message already: a repeated send gets the reply that it has started.
+    fn knows(&self, caller: &Caller, message: &Value) -> Result<bool, Response> {
+        let count = self.session(|session| session.authorise(caller).map(|_| session.message_count()));
+        let Ok(count) = count.map_err(|error| unreadable(&error))? else { return Ok(false) };
+        let id = message.get("id").and_then(Value::as_str).unwrap_or_default();
+        let known = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
+        Ok(known.is_some())
+    }
+
+    fn not_started(&self, error: NotStarted) -> Response {
+        match error {
+            NotStarted::Refused(StartRefused::AlreadyRunning(run)) => {
+                let code = Code::StateAlreadyRunning;
+                let attach = format!("/api/chat/{}/stream", encode(&self.name));
+                let facts = facts(json!({ "runId": run, "attach": attach }));
+                answer::explained(code, code.message(), facts)
+            }
+            NotStarted::Refused(refused) => answer::error(refused.code()),
+            NotStarted::Host(error) => answer::internal(&error),
+        }
+    }
+
+    /// Resume by cursor: the current or last run, from the client's cursor or its start, never an older turn.
+    fn attach(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+        let asked = cursor_of(header(request, "x-resume-from-sequence").or_else(|| header(request, "last-event-id")))?;
+        let found = self.session(|session| {
+            session.authorise(caller)?;
+            Ok((session.run().cloned(), session.log().head()))
+        });
+        let (run, head) = found.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        let Some(run) = run else { return Err(answer::error(Code::StateSessionNotFound)) };
+        if let Some(asked) = asked.filter(|asked| *asked > head) {
+            return Err(self.beyond(asked, head));
+        }
+        if run.status == RunStatus::Failed {
+            return Err(self.stream_failed(run.error.unwrap_or(Code::FrameworkInternalError)));
+        }
+        let from = asked.unwrap_or(run.start).max(run.start);
+        let mut prefix = OPENING.to_vec();
+        if from > run.start {
+            let stored = self.stored_chunks(run.start, Some(from)).map_err(|error| unreadable(&error))?;
+            let message_id = MessageId::new(header(request, "x-existing-message-id").unwrap_or_default());
+            let message_id = if message_id.as_str().is_empty() { run.message_id } else { message_id };
+            let mut fold = Fold::new(&message_id);
+            for frame in stored.iter().filter(|frame| frame.chunk.kind() != "start") {
+                // A chunk that does not fold is not on the chat surface either.
+                let _ = fold.apply(&frame.chunk);
+            }
+            for chunk in reopen(&fold) {
+                synthesise(chunk, self.config.floor, &mut prefix);
+            }
+        }
+        self.chat_reader(request, run.id, from, &prefix)
+    }
+
+    /// The stock reconnect: the live run's whole response, or 204.
+    fn reconnect(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+        let live = self.session(|session| {
+            session.authorise(caller).ok()?;
+            session.run().filter(|run| run.status.is_live()).map(|run| (run.id.clone(), run.start))
+        });
+        match live.map_err(|error| unreadable(&error))? {
+            Some((run, start)) => self.chat_reader(request, run, start, OPENING),
+            None => Ok(answer::nothing()),
+        }
+    }
+
+    async fn snapshot(self: &Rc<Self>, caller: &Caller, query: &str, wire: bool) -> Answer {
+        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        let seed = query_value(query, "seed").is_some_and(|value| value == "1");
+        let read = self.session(|session| snapshot::read(session, caller, &self.name));
+        let frame = read.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        let rows = self.storage.messages(frame.message_count()).map_err(|error| unreadable(&error.into()))?;
+        let mut body = frame.with_messages(&rows, seed).map_err(|error| unreadable(&error.into()))?;
+        if let Some(Value::Array(messages)) = body.get_mut("messages") {
+            let shown = std::mem::take(messages);
+            *messages = shown.into_iter().filter_map(|message| sanitise_message(message, self.config.floor)).collect();
+        }
+        if wire && let Value::Object(map) = &mut body {
+            map.insert("legacy".into(), false.into());
+        }
+        Ok(answer::json(200, &body))
+    }
+
+    async fn stop(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+        let limit = self.config.settings.max_request_bytes;
+        let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
+        let named = named_run(&bytes)?;
+        let target = self.session(|session| session.stop_target(caller, named.as_deref()));
+        let (stopped, cause) = match target.map_err(|error| unreadable(&error))?.map_err(absent)? {
+            StopTarget::Running(fence) => {
+                self.conclude(&fence, Outcome::Interrupted);
+                (Some(fence.run), None)
+            }
+            StopTarget::Stale => (None, Some("run_not_current")),
+            StopTarget::Idle => (None, Some("run_not_live")),
+        };
+        let mut body = facts(json!({ "success": true, "stopped": stopped.is_some() }));
+        body.extend(stopped.map(|run| ("runId".to_owned(), run.as_str().into())));
+        body.extend(cause.map(|cause| ("cause".to_owned(), cause.into())));
+        Ok(answer::json(200, &Value::Object(body)))
+    }
+
+    async fn delete(self: &Rc<Self>, caller: &Caller) -> Answer {
+        let writes = self.session(|session| session.delete(caller));
+        let writes = writes.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        self.abandon();
+        self.storage.apply(&writes).map_err(|error| unreadable(&error.into()))?;
+        self.throw_away();
+        self.readers.break_all();
+        self.erase().await.map_err(|error| unreadable(&error))?;
+        Ok(answer::json(200, &json!({ "success": true })))
+    }
+
+    fn sse(self: &Rc<Self>, caller: &Caller, request: &Request, query: &str) -> Answer {
+        let asked = query_value(query, "fromSequence").or_else(|| header(request, "last-event-id"));
+        let asked = cursor_of(asked)?.unwrap_or(Cursor::START);
+        let head = self.session(|session| session.authorise(caller).map(|_| session.log().head()));
+        let head = head.map_err(|error| unreadable(&error))?.map_err(|_| stream_absent())?;
+        if asked > head {
+            return Err(self.beyond(asked, head));
+        }
+        let stream = self.open_reader(request.signal().into(), Dialect::Wire, Scope::Stream, asked, OPENING);
+        Ok(answer::events(stream.map_err(|error| unopened(&error))?, false))
+    }
+
+    async fn info(self: &Rc<Self>, caller: &Caller) -> Answer {
+        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        let seen = self.session(|session| {
+            let row = session.authorise(caller).ok()?;
+            let run = session.run();
+            Some(json!({
+                "exists": true,
+                "status": row.status,
+                "head": session.log().head(),
+                "floor": session.log().floor(),
+                "createdAt": row.created,
+                "runId": run.map(|run| run.id.as_str()),
+                "runStatus": run.map(|run| run.status),
+                "errorDetail": run.and_then(|run| run.error).map(snapshot::error_detail),
+            }))
+        });
+        let Some(mut body) = seen.map_err(|error| unreadable(&error))? else {
+            return Ok(answer::json(200, &json!({ "exists": false })));
+        };
+        if let Value::Object(map) = &mut body {
+            map.retain(|_, value| !value.is_null());
+            map.insert("readers".into(), self.readers.len().into());
+            map.insert("rowsWritten".into(), self.storage.connection().rows_written().into());
+        }
+        Ok(answer::json(200, &body))
+    }
+
+    async fn chunks(self: &Rc<Self>, caller: &Caller, query: &str) -> Answer {
+        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        let from = cursor_of(query_value(query, "fromSequence"))?.unwrap_or(Cursor::START);
+        let limit = match query_value(query, "limit") {
+            None => PAGE_CHUNKS,
+            Some(text) => {
+                text.parse::<usize>().ok().filter(|limit| (1..=PAGE_CHUNKS).contains(limit)).ok_or_else(|| {
+                    answer::explained(Code::ValidationError, "limit must be a whole number from 1 to 1000", Map::new())
+                })?
+            }
+        };
+        let place =
+            self.session(|session| session.authorise(caller).map(|_| (session.log().head(), session.log().floor())));
+        let Ok((head, floor)) = place.map_err(|error| unreadable(&error))? else {
+            return Ok(answer::json(200, &json!({ "exists": false, "chunks": [] })));
+        };
+        if from > head {
+            return Err(self.beyond(from, head));
+        }
+        let until = Cursor::new(from.get().saturating_add(limit as u64)).map_or(head, |until| until.min(head));
+        let stored = self.stored_chunks(from, Some(until)).map_err(|error| unreadable(&error))?;
+        let chunks: Vec<Value> = stored
+            .into_iter()
+            .map(|stored| json!({ "sequence": stored.sequence, "chunk": Value::Object(stored.chunk.into_map()) }))
+            .collect();
+        Ok(answer::json(200, &json!({ "exists": true, "chunks": chunks, "head": head, "floor": floor })))
+    }
+
+    fn chat_reader(self: &Rc<Self>, request: &Request, run: RunId, cursor: Cursor, prefix: &[u8]) -> Answer {
+        let stream = self.open_reader(request.signal().into(), Dialect::Chat, Scope::Run(run), cursor, prefix);
+        Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
+    }
+
+    fn beyond(&self, _asked: Cursor, head: Cursor) -> Response {
+        answer::beyond_head(head.get(), format!("/api/chat/{}/snapshot", encode(&self.name)))
+    }
+
+    /// `spec/helix.md` E15: nothing to follow, because the run failed.
+    fn stream_failed(&self, code: Code) -> Response {
+        let body = json!({
+            "error": "stream_failed",
+            "code": code.as_str(),
+            "retryable": code.retryable(),
+            "sessionId": self.name,
+            "streamId": self.name,
+            "message": code.message(),
+            "errorDetail": snapshot::error_detail(code),
+        });
+        answer::json(409, &body)
+    }
+
+    /// Routes that only tests need; without `TEST_SEAMS=1` they do not exist.
+    async fn seam(self: &Rc<Self>, request: &Request, query: &str) -> Answer {
+        if !self.config.settings.test_seams {
+            return Err(answer::error(Code::ValidationNotFound));
+        }
+        super::seams::perform(self, request, query, now()).await
+    }
+}
+
+fn cursor_of(text: Option<String>) -> Result<Option<Cursor>, Response> {
+    text.map(|text| cursor::parse(&text))
+        .transpose()
+        .map_err(|error| answer::explained(Code::ValidationError, &error.to_string(), Map::new()))
+}
+
+/// The run that a stop names, as `runId` or `activeStreamId`.
+fn named_run(bytes: &[u8]) -> Result<Option<String>, Response> {
+    let refuse = |words: &str| answer::explained(Code::ValidationError, words, Map::new());
+    if bytes.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let body: Value = serde_json::from_slice(bytes).map_err(|_| refuse("the body must be JSON"))?;
+    let Value::Object(body) = body else { return Err(refuse("the body must be a JSON object")) };
+    for key in ["runId", "activeStreamId"] {
+        match body.get(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(run)) => return Ok(Some(run.clone())),
+            Some(_) => return Err(refuse("runId and activeStreamId must be strings")),
+        }
+    }
+    Ok(None)
+}
+
+fn facts(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+fn absent(_: NotFound) -> Response {
+    answer::error(Code::StateSessionNotFound)
+}
+
+fn stream_absent() -> Response {
+    answer::explained(Code::StateSessionNotFound, "Stream not found", Map::new())
+}
+
+fn unread(error: &BodyError, limit: usize) -> Response {
+    match error {
+        BodyError::TooLarge(size) => answer::too_large(limit, *size),
+        BodyError::Broken => answer::explained(Code::ValidationError, "the body could not be read", Map::new()),
+    }
+}
+
+fn unopened(error: &ReaderError) -> Response {
+    match error {
+        ReaderError::Host(error) => unreadable(error),
+        ReaderError::Stream(error) => answer::internal(&super::bindings::error_text(error)),
+    }
+}
+
+/// A read that failed before it changed anything may be repeated.
+fn unreadable(error: &HostError) -> Response {
+    worker::console_error!("{error}");
+    match error {
+        HostError::Storage(StorageError::Corrupt(_) | StorageError::TooLarge(_)) => {
+            let code = Code::StateHistoryIncomplete;
+            let facts = facts(json!({ "cause": "corrupt_row", "retryable": false }));
+            let body = answer::explained(code, code.message(), facts);
+            body.with_status(409)
+        }
+        HostError::Storage(StorageError::Failed(_)) => {
+            let code = Code::StateHistoryIncomplete;
+            answer::explained(code, code.message(), facts(json!({ "cause": "store_error" })))
+        }
+        HostError::Busy => answer::error(Code::FrameworkInternalError),
+    }
+}
+
+/// A session id as one path segment.
+fn encode(name: &str) -> String {
+    String::from(js_sys::encode_uri_component(name))
+}

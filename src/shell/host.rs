@@ -1,0 +1,228 @@
+//! One session's place in the runtime: its storage, its memory, and the order of write, confirmation and publication.
+//!
+//! Shared state is borrowed with `try_borrow` only, and never across an `await` or a call into JavaScript.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+
+use futures::FutureExt;
+use thiserror::Error;
+use wasm_bindgen::JsValue;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
+use worker::{Env, console_error};
+
+use super::bindings::{ObjectStorage, error_text};
+use super::clock::now;
+use super::config::Config;
+use super::production::Production;
+use super::readers::Readers;
+use super::sql::ObjectConnection;
+use crate::core::log::Ticket;
+use crate::core::session::{Effects, Session};
+use crate::core::storage::sql::SqlStorage;
+use crate::core::storage::{Storage, StorageError};
+use crate::core::time::UnixMillis;
+
+/// The session's memory could not be used in this turn.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// Storage refused; the memory was thrown away.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Somebody up the stack holds the memory.
+    #[error("the session is in use")]
+    Busy,
+}
+
+/// One session in this object.
+pub struct Host {
+    /// The session's id.
+    pub name: String,
+    /// The deployment's configuration.
+    pub config: Config,
+    /// Secrets and bindings.
+    pub env: Env,
+    /// The session's rows.
+    pub storage: SqlStorage<ObjectConnection>,
+    /// Open responses.
+    pub readers: Readers,
+    /// The producer that lives in this object, if one does.
+    pub production: RefCell<Option<Production>>,
+    object: ObjectStorage,
+    session: RefCell<Option<Session>>,
+    /// Rises whenever the memory is thrown away: a ticket of an older memory confirms nothing.
+    generation: Cell<u64>,
+    unconfirmed: Cell<Option<Ticket>>,
+    syncing: Cell<bool>,
+    /// Nothing is published until the rows that a reload found are known to be durable.
+    held: Cell<bool>,
+    armed: Cell<Option<UnixMillis>>,
+}
+
+impl Host {
+    pub fn new(name: String, object: ObjectStorage, env: Env, config: Config) -> Rc<Self> {
+        Rc::new(Self {
+            name,
+            config,
+            env,
+            storage: SqlStorage::new(ObjectConnection::new(object.clone())),
+            readers: Readers::default(),
+            production: RefCell::new(None),
+            object,
+            session: RefCell::new(None),
+            generation: Cell::new(0),
+            unconfirmed: Cell::new(None),
+            syncing: Cell::new(false),
+            held: Cell::new(false),
+            armed: Cell::new(None),
+        })
+    }
+
+    /// Runs one command against the session, loaded from its rows if need be. `command` must not call into JavaScript.
+    pub fn session<T>(&self, command: impl FnOnce(&mut Session) -> T) -> Result<T, HostError> {
+        let loaded = self.session.try_borrow().map_err(|_| HostError::Busy)?.is_some();
+        if !loaded {
+            let stored = self.storage.load()?;
+            let alive = self.production.try_borrow().is_ok_and(|production| production.is_some());
+            let session = Session::load(stored, self.config.settings.lease, alive);
+            *self.session.try_borrow_mut().map_err(|_| HostError::Busy)? = Some(session);
+        }
+        let mut slot = self.session.try_borrow_mut().map_err(|_| HostError::Busy)?;
+        slot.as_mut().map(command).ok_or(HostError::Busy)
+    }
+
+    /// Applies what a command decided, and publishes it once it is durable.
+    pub fn persist(self: &Rc<Self>, effects: Effects) -> Result<(), HostError> {
+        if let Err(error) = self.storage.apply(&effects.writes) {
+            console_error!("session {}: {error}", self.name);
+            self.throw_away();
+            return Err(error.into());
+        }
+        self.unconfirmed.set(Some(effects.ticket));
+        self.confirm_soon();
+        Ok(())
+    }
+
+    /// Whether readers must wait for storage before they are given anything.
+    pub fn is_held(&self) -> bool {
+        self.held.get()
+    }
+
+    /// Waits until everything written so far is durable and published.
+    pub async fn settled_writes(self: &Rc<Self>) -> Result<(), HostError> {
+        let waiting = self.held.get() || self.session(|session| session.is_unconfirmed())?;
+        if waiting {
+            self.sync().await?;
+            let ticket = self.unconfirmed.get();
+            if let (Some(ticket), false) = (ticket, self.held.get()) {
+                self.session(|session| session.confirmed(ticket))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the session in memory; the next command reads it from its rows again.
+    pub fn throw_away(self: &Rc<Self>) {
+        self.generation.set(self.generation.get().wrapping_add(1));
+        if let Ok(mut slot) = self.session.try_borrow_mut() {
+            *slot = None;
+        }
+        self.held.set(true);
+        self.unconfirmed.set(None);
+        self.confirm_soon();
+    }
+
+    /// Runs a task of this object. A panic in it costs the memory, not the object.
+    pub fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let host = Rc::clone(self);
+        spawn_local(async move {
+            if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+                host.throw_away();
+            }
+        });
+    }
+
+    /// Arms the object's one alarm, unless it is armed for then or earlier.
+    pub fn arm(self: &Rc<Self>, at: Option<UnixMillis>) {
+        let Some(at) = at else { return };
+        if self.armed.get().is_some_and(|armed| armed <= at) {
+            return;
+        }
+        self.armed.set(Some(at));
+        self.storage.connection().count_alarm();
+        match self.object.set_alarm(at.get() as f64) {
+            Ok(promise) => {
+                let name = self.name.clone();
+                spawn_local(async move {
+                    if let Err(error) = JsFuture::from(promise).await {
+                        console_error!("session {name}: the alarm was not set: {}", error_text(&error));
+                    }
+                });
+            }
+            Err(error) => console_error!("session {}: the alarm was not set: {}", self.name, error_text(&error)),
+        }
+    }
+
+    /// The alarm rang: whatever is due is settled, and the next one armed last.
+    pub fn rang(self: &Rc<Self>) -> Result<(), HostError> {
+        self.armed.set(None);
+        self.settle()?;
+        let next = self.session(|session| session.alarm(now()))?;
+        self.arm(next);
+        Ok(())
+    }
+
+    /// Deletes everything, the file behind the tables included.
+    pub async fn erase(self: &Rc<Self>) -> Result<(), HostError> {
+        self.armed.set(None);
+        for step in [self.object.delete_alarm(), self.object.delete_all()] {
+            let done = match step {
+                Ok(promise) => JsFuture::from(promise).await,
+                Err(error) => Err(error),
+            };
+            done.map_err(|error| StorageError::Failed(error_text(&error)))?;
+        }
+        Ok(())
+    }
+
+    async fn sync(&self) -> Result<(), StorageError> {
+        let promise: Result<_, JsValue> = self.object.sync();
+        let done = match promise {
+            Ok(promise) => JsFuture::from(promise).await,
+            Err(error) => Err(error),
+        };
+        done.map(|_| ()).map_err(|error| StorageError::Failed(error_text(&error)))
+    }
+
+    /// One task confirms for everybody: all writes of a turn share one `sync`.
+    fn confirm_soon(self: &Rc<Self>) {
+        if self.syncing.replace(true) {
+            return;
+        }
+        let host = Rc::clone(self);
+        spawn_local(async move {
+            while host.held.get() || host.unconfirmed.get().is_some() {
+                let generation = host.generation.get();
+                let ticket = host.unconfirmed.take();
+                if let Err(error) = host.sync().await {
+                    console_error!("session {}: {error}", host.name);
+                    host.readers.break_all();
+                    host.throw_away();
+                    break;
+                }
+                if host.generation.get() == generation {
+                    host.held.set(false);
+                    if let Some(ticket) = ticket {
+                        let _ = host.session(|session| session.confirmed(ticket));
+                    }
+                }
+                host.flushed();
+                host.drain();
+                host.pump();
+            }
+            host.syncing.set(false);
+        });
+    }
+}

@@ -1,0 +1,314 @@
+//! The producer that lives in this object: its start, its flushes and its end.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use futures::future::{AbortHandle, Abortable};
+use web_sys::AbortController;
+use worker::{console_error, console_log};
+
+use super::clock::{now, random_text, sleep};
+use super::host::{Host, HostError};
+use super::producers;
+use crate::core::batch::{Batcher, Flush};
+use crate::core::caller::Caller;
+use crate::core::chunk::Chunk;
+use crate::core::error::{Code, Failure};
+use crate::core::frame;
+use crate::core::ids::{Cursor, MessageId, RunId};
+use crate::core::record::{Commit, Record};
+use crate::core::run::{Fence, Outcome, Vocabulary};
+use crate::core::session::{Due, Input, Start, StartRefused, Started};
+use crate::core::storage::{Storage, StorageError};
+use crate::core::time::Millis;
+use crate::dialect::ui::writer::{Entry, RunWriter};
+
+/// A live producer and what it has not flushed yet.
+pub struct Production {
+    fence: Fence,
+    writer: RunWriter,
+    batcher: Batcher,
+    timer_runs: bool,
+    upstream: AbortController,
+    watch: AbortHandle,
+}
+
+impl Drop for Production {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+/// Why a run did not start.
+pub enum NotStarted {
+    Refused(StartRefused),
+    Host(HostError),
+}
+
+impl Host {
+    /// Starts a run that answers `input`, with this agent.
+    pub fn start_run(
+        self: &Rc<Self>,
+        caller: &Caller,
+        agent: &str,
+        input: Input,
+    ) -> Result<(RunId, Cursor), NotStarted> {
+        let writer = RefCell::new(None);
+        let opening = |run: &RunId, message_id: &MessageId| {
+            let mut fresh = RunWriter::new(run.clone(), message_id.clone());
+            let records = records_of(fresh.open());
+            if let Ok(mut slot) = writer.try_borrow_mut() {
+                *slot = Some(fresh);
+            }
+            records
+        };
+        let start = Start {
+            now: now(),
+            caller,
+            run: RunId::new(format!("run_{}", random_text(1))),
+            salt: &random_text(1),
+            agent,
+            vocabulary: Vocabulary::Ui,
+            lease: self.config.settings.lease,
+            input,
+            opening: &opening,
+        };
+        let Started { effects, fence, start, .. } =
+            self.session(|session| session.start(start)).map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
+        let alarm = self.session(|session| session.alarm(now())).map_err(NotStarted::Host)?;
+        self.arm(alarm);
+        self.persist(effects).map_err(NotStarted::Host)?;
+        let run = fence.run.clone();
+        if let (Some(writer), Ok(upstream)) = (writer.into_inner(), AbortController::new()) {
+            let (watch, watched) = AbortHandle::new_pair();
+            let signal = upstream.signal();
+            let production = Production {
+                fence: fence.clone(),
+                writer,
+                batcher: Batcher::new(self.config.settings.batch_wait),
+                timer_runs: false,
+                upstream,
+                watch,
+            };
+            if let Ok(mut slot) = self.production.try_borrow_mut() {
+                *slot = Some(production);
+            }
+            let host = Rc::clone(self);
+            self.spawn(async move {
+                let _ = Abortable::new(host.watch_lease(), watched).await;
+            });
+            producers::spawn(self, fence, agent, signal);
+        }
+        Ok((run, start))
+    }
+
+    /// The producer has more. `false` when its run is no longer this one's to write.
+    pub fn produce(self: &Rc<Self>, fence: &Fence, chunks: Vec<Chunk>) -> bool {
+        let mine = self.with_production(fence, |production| {
+            for chunk in chunks {
+                let records = records_of(production.writer.write(chunk));
+                production.batcher.offer(records);
+            }
+        });
+        if mine.is_none() {
+            return false;
+        }
+        self.renew(fence);
+        self.pump();
+        true
+    }
+
+    /// The producer is alive.
+    pub fn renew(&self, fence: &Fence) {
+        let _ = self.session(|session| session.renew(now(), fence));
+    }
+
+    /// The producer has finished.
+    pub fn complete(self: &Rc<Self>, fence: &Fence) {
+        self.conclude(fence, Outcome::Completed);
+    }
+
+    /// The producer has failed. The words go to the log only.
+    pub fn fail(self: &Rc<Self>, fence: &Fence, failure: &Failure) {
+        if self.with_production(fence, |_| ()).is_some() {
+            console_error!("session {} run {}: {failure}", self.name, fence.run);
+            self.conclude(fence, Outcome::Failed(failure.code));
+        }
+    }
+
+    /// Ends a live run, keeping what its producer has said. The first to call wins.
+    pub fn conclude(self: &Rc<Self>, fence: &Fence, outcome: Outcome) {
+        let Some(mut production) = self.take_production(fence) else { return };
+        let mut records = production.batcher.take(now());
+        records.extend(records_of(match outcome {
+            Outcome::Completed => production.writer.complete(),
+            Outcome::Interrupted => production.writer.stop(),
+            Outcome::Failed(_) => production.writer.fail(),
+        }));
+        if outcome != Outcome::Completed {
+            production.upstream.abort();
+        }
+        drop(production);
+        if let Err(error) = self.finish(fence, outcome, &records) {
+            console_error!("session {} run {}: {error}", self.name, fence.run);
+            let _ = self.settle();
+        }
+    }
+
+    /// Settles a dead run, if there is one, before anything else is answered.
+    pub fn settle(self: &Rc<Self>) -> Result<(), HostError> {
+        match self.session(|session| session.due(now()))? {
+            None => Ok(()),
+            Some(Due::Lapsed(fence)) if self.with_production(&fence, |_| ()).is_some() => {
+                self.fail(&fence, &Failure::new(Code::ProviderTimeout, "silent for longer than the lease"));
+                Ok(())
+            }
+            Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => self.bury(&fence),
+        }
+    }
+
+    /// Takes the in-object producer away without ending its run: its session is being deleted.
+    pub fn abandon(&self) {
+        let production = self.production.try_borrow_mut().ok().and_then(|mut slot| slot.take());
+        if let Some(production) = production {
+            production.upstream.abort();
+        }
+    }
+
+    /// Flushes what is due.
+    pub fn pump(self: &Rc<Self>) {
+        let now = now();
+        let followed = !self.readers.is_empty();
+        let Ok(mut slot) = self.production.try_borrow_mut() else { return };
+        let Some(production) = slot.as_mut() else { return };
+        let fence = production.fence.clone();
+        match production.batcher.next(now, followed) {
+            Flush::Nothing | Flush::AfterConfirmation => {}
+            Flush::Now => {
+                let records = production.batcher.take(now);
+                drop(slot);
+                self.flush(&fence, &records);
+            }
+            Flush::At(due) if !production.timer_runs => {
+                production.timer_runs = true;
+                drop(slot);
+                let host = Rc::clone(self);
+                let delay = due.since(now);
+                self.spawn(async move {
+                    sleep(delay).await;
+                    host.with_production(&fence, |production| production.timer_runs = false);
+                    host.pump();
+                });
+            }
+            Flush::At(_) => {}
+        }
+    }
+
+    /// Everything flushed so far is durable.
+    pub fn flushed(&self) {
+        if let Ok(mut slot) = self.production.try_borrow_mut()
+            && let Some(production) = slot.as_mut()
+        {
+            production.batcher.confirmed();
+        }
+    }
+
+    fn flush(self: &Rc<Self>, fence: &Fence, records: &[Record]) {
+        let written = match self.session(|session| session.append(fence, records)) {
+            Ok(Ok(effects)) => self.persist(effects),
+            Ok(Err(refused)) => {
+                console_log!("session {} run {}: {refused}", self.name, fence.run);
+                self.abandon();
+                return;
+            }
+            Err(error) => Err(error),
+        };
+        // What was lost is not in the log, so the run cannot go on; it is settled from what the rows hold.
+        if let Err(error) = written {
+            console_error!("session {} run {}: {error}", self.name, fence.run);
+            self.abandon();
+            self.throw_away();
+            let _ = self.settle();
+        }
+    }
+
+    fn finish(self: &Rc<Self>, fence: &Fence, outcome: Outcome, records: &[Record]) -> Result<(), HostError> {
+        match self.session(|session| session.finish(now(), fence, outcome, records))? {
+            Ok(effects) => self.persist(effects),
+            Err(refused) => {
+                console_log!("session {} run {}: {refused}", self.name, fence.run);
+                Ok(())
+            }
+        }
+    }
+
+    /// Settles a run whose producer died with its object, from the chunks that it stored.
+    fn bury(self: &Rc<Self>, fence: &Fence) -> Result<(), HostError> {
+        let place = self.session(|session| session.run().map(|run| (run.start, run.message_id.clone())))?;
+        let Some((start, message_id)) = place else { return Ok(()) };
+        let stored = self.stored_chunks(start, None)?;
+        let chunks: Vec<_> = stored.into_iter().map(|stored| stored.chunk).collect();
+        let mut writer = RunWriter::recover(fence.run.clone(), message_id, chunks.iter());
+        let records = records_of(writer.fail());
+        console_log!("session {} run {}: its producer is gone, {} chunks kept", self.name, fence.run, chunks.len());
+        self.finish(fence, Outcome::Failed(Code::ProducerLost), &records)
+    }
+
+    /// Reads chunks from the rows: after `cursor`, and up to `through` when it is given.
+    pub fn stored_chunks(&self, cursor: Cursor, through: Option<Cursor>) -> Result<Vec<frame::Stored>, HostError> {
+        let mut chunks = Vec::new();
+        let mut at = cursor;
+        loop {
+            let blocks = self.storage.blocks(at, PAGE_BYTES)?;
+            let Some(last) = blocks.last().map(|block| block.last.cursor()) else { return Ok(chunks) };
+            for block in blocks {
+                let frames = frame::decode(&block.bytes).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
+                chunks.extend(frames.into_iter().filter(|stored| at.lacks(stored.sequence)));
+            }
+            at = last;
+            if let Some(through) = through
+                && at >= through
+            {
+                chunks.retain(|stored| !through.lacks(stored.sequence));
+                return Ok(chunks);
+            }
+        }
+    }
+
+    async fn watch_lease(self: Rc<Self>) {
+        loop {
+            let until =
+                self.session(|session| session.run().filter(|run| run.status.is_live()).map(|run| run.lease_until));
+            let Ok(Some(until)) = until else { return };
+            let left = until.since(now());
+            if left == Millis::default() {
+                let _ = self.settle();
+                return;
+            }
+            sleep(left).await;
+        }
+    }
+
+    fn with_production<T>(&self, fence: &Fence, act: impl FnOnce(&mut Production) -> T) -> Option<T> {
+        let mut slot = self.production.try_borrow_mut().ok()?;
+        slot.as_mut().filter(|production| production.fence == *fence).map(act)
+    }
+
+    fn take_production(&self, fence: &Fence) -> Option<Production> {
+        self.with_production(fence, |_| ())?;
+        self.production.try_borrow_mut().ok()?.take()
+    }
+}
+
+fn records_of(entries: Vec<Entry>) -> Vec<Record> {
+    let record = |entry| match entry {
+        Entry::Chunk { chunk, attempt } => Record::Chunk { chunk, attempt },
+        Entry::Commit(commit) => {
+            Record::Commit(Commit { message: Some(commit.message.to_string()), steps: commit.step_count })
+        }
+    };
+    entries.into_iter().map(record).collect()
+}
+
+/// Bytes of blocks that are read in one go.
+const PAGE_BYTES: usize = 512 * 1024;

@@ -1,0 +1,45 @@
+//! What the shell reads of a request: headers, and a body that is refused before it is buffered.
+
+use js_sys::{Reflect, Uint8Array};
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{ReadableStreamDefaultReader, Request};
+
+/// Why a body was not read.
+pub enum BodyError {
+    /// Larger than the limit, in bytes; the size when the client declared it.
+    TooLarge(Option<usize>),
+    /// The client went away.
+    Broken,
+}
+
+/// A header's value.
+pub fn header(request: &Request, name: &str) -> Option<String> {
+    request.headers().get(name).ok().flatten()
+}
+
+/// Reads a body of at most `limit` bytes. A declared size above it is refused unread, an undeclared one as soon as it is passed.
+pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError> {
+    let declared = header(request, "content-length").and_then(|text| text.trim().parse::<usize>().ok());
+    if let Some(size) = declared.filter(|size| *size > limit) {
+        return Err(BodyError::TooLarge(Some(size)));
+    }
+    let Some(stream) = request.body() else { return Ok(Vec::new()) };
+    let reader: ReadableStreamDefaultReader = stream.get_reader().unchecked_into();
+    let mut bytes = Vec::new();
+    loop {
+        let step = JsFuture::from(reader.read()).await.map_err(|_| BodyError::Broken)?;
+        if field(&step, "done")?.is_truthy() {
+            return Ok(bytes);
+        }
+        bytes.extend_from_slice(&Uint8Array::new(&field(&step, "value")?).to_vec());
+        if bytes.len() > limit {
+            let _ = reader.cancel();
+            return Err(BodyError::TooLarge(None));
+        }
+    }
+}
+
+fn field(step: &JsValue, name: &str) -> Result<JsValue, BodyError> {
+    Reflect::get(step, &JsValue::from_str(name)).map_err(|_| BodyError::Broken)
+}

@@ -1,0 +1,66 @@
+//! Handles for tests, served only with `TEST_SEAMS=1`: a panic, the storage contract, rows per table, and one append per request.
+
+use std::rc::Rc;
+
+use serde_json::{Map, Value, json};
+use web_sys::Request;
+use worker::Response;
+
+use super::answer;
+use super::host::Host;
+use super::request::body;
+use crate::core::caller::Caller;
+use crate::core::chunk::Chunk;
+use crate::core::error::Code;
+use crate::core::record::Record;
+use crate::core::run::Fence;
+use crate::core::storage::Storage;
+use crate::core::storage::contract::{Operation, perform as perform_operation};
+use crate::core::time::UnixMillis;
+use crate::dialect::route::query_value;
+
+/// Performs the seam that `name` asks for.
+pub async fn perform(host: &Rc<Host>, request: &Request, query: &str, _now: UnixMillis) -> Result<Response, Response> {
+    let refuse = |words: &str| answer::explained(Code::ValidationError, words, Map::new());
+    match query_value(query, "name").as_deref() {
+        Some("panic") => {
+            let nothing: Option<u8> = None;
+            #[expect(clippy::unwrap_used, reason = "the panic is what the test asks for")]
+            let _ = nothing.unwrap();
+            Ok(answer::nothing())
+        }
+        Some("counts") => {
+            let counts = host.storage.counts().map_err(|error| answer::internal(&error))?;
+            Ok(answer::json(200, &counts.into_iter().collect()))
+        }
+        Some("storage") => {
+            let bytes = body(request, 16 << 20).await.map_err(|_| refuse("the body could not be read"))?;
+            let operation: Operation =
+                serde_json::from_slice(&bytes).map_err(|error| refuse(&format!("not an operation: {error}")))?;
+            Ok(answer::json(200, &perform_operation(&host.storage, &operation)))
+        }
+        Some("append") => {
+            let bytes = body(request, 16 << 20).await.map_err(|_| refuse("the body could not be read"))?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            append(host, text).await
+        }
+        _ => Err(refuse("name must be panic, counts, storage or append")),
+    }
+}
+
+/// Appends one chunk to the live run and answers once it is durable.
+async fn append(host: &Rc<Host>, text: String) -> Result<Response, Response> {
+    let fence = host.session(|session| {
+        session.authorise(&Caller::Anonymous).ok()?;
+        session.run().filter(|run| run.status.is_live()).map(|run| Fence { run: run.id.clone(), epoch: run.epoch })
+    });
+    let fence = fence.ok().flatten().ok_or_else(|| answer::error(Code::StateRunEnded))?;
+    let chunk = Chunk::new("data-bench").with("data", Value::String(text)).with("transient", true);
+    let record = [Record::Chunk { chunk, attempt: None }];
+    let effects = host.session(|session| session.append(&fence, &record));
+    let effects = effects.map_err(|error| answer::internal(&error))?.map_err(|error| answer::internal(&error))?;
+    let sequence = host.session(|session| session.log().head()).map_err(|error| answer::internal(&error))?;
+    host.persist(effects).map_err(|error| answer::internal(&error))?;
+    host.settled_writes().await.map_err(|error| answer::internal(&error))?;
+    Ok(answer::json(200, &json!({ "sequence": sequence })))
+}

@@ -1,0 +1,134 @@
+//! The Worker: finds the session that a request is for, and passes it on unread.
+
+use serde_json::Map;
+use wasm_bindgen::JsCast;
+use web_sys::RequestInit;
+use worker::{Context, Env, Headers, Request, Response, ResponseBuilder, Result, console_error, event};
+
+use super::answer;
+use super::config::settings;
+use super::request::{BodyError, body, header};
+use crate::core::config::Settings;
+use crate::core::error::{Code, Failure};
+use crate::core::ids::SessionId;
+use crate::dialect::cors;
+use crate::dialect::route::{Call, NoRoute, Route, path_and_query, resolve};
+use crate::dialect::ui::request::ChatBody;
+
+const HOME: &str = include_str!("home.html");
+
+#[event(start)]
+fn start() {
+    console_error_panic_hook::set_once();
+}
+
+#[event(fetch)]
+async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response> {
+    let settings = match settings(&env) {
+        Ok(settings) => settings,
+        Err(words) => return Ok(answer::misconfigured(&Failure::new(Code::ConfigurationInvalid, words))),
+    };
+    let inner = request.inner();
+    let origin = header(inner, "origin").filter(|origin| cors::allows(&settings.allowed_origins, origin));
+    if inner.method() == "OPTIONS" {
+        let asked = header(inner, "access-control-request-headers");
+        return preflight(origin.as_deref(), asked.as_deref());
+    }
+    let mut response = route(&env, &settings, inner).await;
+    if let Some(origin) = origin {
+        for (name, value) in cors::response_headers(&origin) {
+            response.headers_mut().set(name, &value)?;
+        }
+    }
+    Ok(response)
+}
+
+async fn route(env: &Env, settings: &Settings, request: &web_sys::Request) -> Response {
+    let url = request.url();
+    let (path, query) = path_and_query(&url);
+    match resolve(&request.method(), path) {
+        Ok(Route::Home) => home(),
+        Ok(Route::Health) => health(),
+        Ok(Route::Session(session, call)) => pass_on(env, &session, call, query, request).await,
+        Ok(Route::SendByBody) => send_by_body(env, settings, query, request).await,
+        Err(NoRoute::Id(invalid)) => answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()),
+        Err(no_route) => answer::error(no_route.code()),
+    }
+}
+
+/// A chat POST without an id in its path: the body is read here for the id, and handed on as it came.
+async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &web_sys::Request) -> Response {
+    let limit = settings.max_request_bytes;
+    let bytes = match body(request, limit).await {
+        Ok(bytes) => bytes,
+        Err(BodyError::TooLarge(size)) => return answer::too_large(limit, size),
+        Err(BodyError::Broken) => {
+            return answer::explained(Code::ValidationError, "the body could not be read", Map::new());
+        }
+    };
+    let refuse = |words: &str| answer::explained(Code::ValidationError, words, Map::new());
+    let id = match ChatBody::parse(&bytes) {
+        Ok(body) => body.id,
+        Err(refusal) => return refuse(&refusal.to_string()),
+    };
+    let Some(id) = id else { return refuse("id is missing: name the session in the path or in the body") };
+    let session = match SessionId::parse(&id) {
+        Ok(session) => session,
+        Err(invalid) => return refuse(&invalid.to_string()),
+    };
+    let init = RequestInit::new();
+    init.set_method("POST");
+    init.set_headers(&request.headers());
+    init.set_body(&js_sys::Uint8Array::from(bytes.as_slice()));
+    init.set_signal(Some(&request.signal()));
+    forward(env, &session, Call::Send, query, &init).await
+}
+
+/// Hands a request on with its method, headers, body and abort signal.
+async fn pass_on(env: &Env, session: &SessionId, call: Call, query: &str, request: &web_sys::Request) -> Response {
+    // A request is a valid init: the runtime reads the same fields from it, and leaves the body a stream.
+    forward(env, session, call, query, request.unchecked_ref::<RequestInit>()).await
+}
+
+async fn forward(env: &Env, session: &SessionId, call: Call, query: &str, init: &RequestInit) -> Response {
+    let separator = if query.is_empty() { "" } else { "?" };
+    let address = format!("https://session{}{separator}{query}", call.object_path());
+    let sent = async {
+        let request = web_sys::Request::new_with_str_and_init(&address, init)?;
+        env.durable_object("SESSIONS")?.get_by_name(session.as_str())?.fetch_with_request(Request::from(request)).await
+    };
+    match sent.await {
+        Ok(response) => response,
+        // The send may have been committed: only a repeat that names its key is safe, so the client is not told to repeat.
+        Err(error) if call == Call::Send => answer::internal(&error),
+        Err(error) => {
+            console_error!("{error}");
+            answer::error(Code::TransportError)
+        }
+    }
+}
+
+fn preflight(origin: Option<&str>, asked: Option<&str>) -> Result<Response> {
+    let headers = Headers::new();
+    if let Some(origin) = origin {
+        for (name, value) in cors::preflight_headers(origin, asked) {
+            headers.set(name, &value)?;
+        }
+    }
+    Ok(ResponseBuilder::new().with_status(204).with_headers(headers).empty())
+}
+
+fn health() -> Response {
+    let body = serde_json::json!({
+        "status": "ok",
+        "version": env!("CARGO_PKG_VERSION"),
+        "build": option_env!("REJOIN_BUILD").unwrap_or("local"),
+    });
+    answer::json(200, &body)
+}
+
+fn home() -> Response {
+    let headers = Headers::new();
+    let _ = headers.set("content-type", "text/html; charset=utf-8");
+    ResponseBuilder::new().with_headers(headers).fixed(HOME.as_bytes().to_vec())
+}

@@ -1,0 +1,99 @@
+// The whole process group is killed with -9 at random moments of a run, and started again on the same state.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { assertChatBody, assertWireBody, idsOf } from './harness/assertions.mjs'
+import { textOf } from './harness/clients.mjs'
+import { gate, step, textScript } from './harness/fake-model.mjs'
+import { session } from './harness/session.mjs'
+import { chunksOf, isData } from './harness/sse.mjs'
+import { stage } from './harness/stage.mjs'
+
+const MOMENTS = 20
+const WORDS = Array.from({ length: 60 }, (_, i) => `w${i} `)
+const seed = Number(process.env.SEED ?? Date.now() % 1_000_000)
+const random = mulberry32(seed)
+let model
+let server
+stage({ vars: { RECOVERY: 'fail' }, ready: (set) => ({ model, server } = set) })
+
+for (let moment = 1; moment <= MOMENTS; moment++) {
+  const frames = 1 + Math.floor(random() * (WORDS.length - 1))
+  test(`kill ${moment} of ${MOMENTS}: after ${frames} frames (SEED=${seed})`, async () => {
+    const s = session(server)
+    model.script(`kill ${moment}`, [step.mode({ paceMs: 8 }), ...textScript([...WORDS, gate()])])
+    const sent = await s.send(`kill ${moment}`)
+    const wire = await s.sse(0)
+    await sent.take(frames)
+    await server.kill()
+    const [chat, seen] = await Promise.all([sent.collect(), wire.collect()])
+    assert.deepEqual([chat.ended, seen.ended], ['broken', 'broken'], 'no clean end was written')
+    await assertChatBody(chat)
+    await server.start()
+
+    const before = seen.frames.filter((f) => f.event === 'chunk').map((f) => JSON.parse(f.data))
+    await assertSettled(s, before, chat)
+    await assertGoesOn(s)
+  })
+}
+
+/** The first request settles the dead run; nothing that a client saw is missing or changed. */
+async function assertSettled(s, seen, chat) {
+  const { body } = await s.snapshot()
+  assert.equal(body.status, 'failed')
+  assert.equal(body.errorDetail.retryable, true)
+  assert.equal(typeof body.errorDetail.code, 'string')
+
+  const log = await s.log()
+  assert.deepEqual(log.map((c) => c.sequence), log.map((_, i) => i + 1), 'no sequence is missing or used twice')
+  assert.deepEqual(log.slice(0, seen.length), seen, 'what the wire reader saw is in the log, unchanged')
+  assert.ok(Math.max(0, ...idsOf(chat.frames)) <= log.length, 'what the chat reader saw is in the log')
+
+  const saw = chunksOf(chat.frames.filter(isData)).filter((c) => c.type === 'text-delta').map((c) => c.delta).join('')
+  const kept = textOf(body.messages.find((m) => m.role === 'assistant'))
+  assert.ok(kept.startsWith(saw), `the partial reply is kept: saw ${JSON.stringify(saw)}, kept ${JSON.stringify(kept)}`)
+  assert.ok(WORDS.join('').startsWith(kept))
+
+  const { terminal } = assertWireBody(await (await s.sse(seen.length)).collect(), seen.length)
+  assert.deepEqual([terminal.event, terminal.data.recoverable], ['fail', false])
+  assert.equal((await s.info()).status, 'failed')
+}
+
+async function assertGoesOn(s) {
+  const { head } = await s.info()
+  model.enqueue(textScript(['alive']))
+  const got = await s.ask('and now')
+  await assertChatBody(got)
+  assert.equal(chunksOf(got.frames).at(-1).type, 'finish')
+  assert.ok(idsOf(got.frames).every((id) => id > head), 'the next run continues the numbers')
+  const { body } = await s.snapshot()
+  assert.deepEqual([body.status, textOf(body.messages.at(-1)), body.messages.length], ['ended', 'alive', 4])
+}
+
+test('a finished session outlives the kill as it was', async () => {
+  const s = session(server)
+  model.enqueue(textScript(['done']))
+  await s.ask('done')
+  const [snapshot, log] = [(await s.snapshot()).body, await s.log()]
+  await server.kill()
+  await server.start()
+  assert.deepEqual([(await s.snapshot()).body, await s.log()], [snapshot, log])
+})
+
+test('a clean stop breaks open responses rather than ending them', async () => {
+  const s = session(server)
+  model.enqueue(textScript(['part', gate()]))
+  const sent = await s.send('stop')
+  await sent.until((f) => f.data?.includes('part'))
+  await server.restart()
+  assert.equal((await sent.collect()).ended, 'broken')
+  assert.equal((await s.snapshot()).body.status, 'failed')
+})
+
+function mulberry32(state) {
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296
+  }
+}

@@ -1,0 +1,144 @@
+// `GET /sessions/:s/sse`, `/info` and `/chunks`: stream wire v2 from every cursor of a finished and of a live log.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { assertRefused, assertWireBody } from './harness/assertions.mjs'
+import { gate, textScript } from './harness/fake-model.mjs'
+import { call } from './harness/session.mjs'
+import { readSse } from './harness/sse.mjs'
+import { stage } from './harness/stage.mjs'
+
+const set = stage()
+const words = ['one ', 'two ', 'three ', 'four']
+
+describe('a finished log', () => {
+  test('is served from every cursor: the rest, caught-up, the end', async () => {
+    set.model.enqueue(textScript(words, { reasoning: ['hm'] }))
+    const s = set.session()
+    await s.ask('finished')
+    const log = await s.log()
+    assert.deepEqual(log.map((c) => c.sequence), log.map((_, i) => i + 1))
+    for (let from = 0; from <= log.length; from++) {
+      const got = await (await s.sse(from)).collect()
+      const { chunks, historyLength, terminal } = assertWireBody(got, from)
+      assert.deepEqual(chunks, log.slice(from))
+      assert.equal(historyLength, log.length - from, 'all of it is history')
+      assert.deepEqual([terminal.event, terminal.data.status], ['end', 'completed'])
+    }
+  })
+
+  test('says what its headers must', async () => {
+    set.model.enqueue(textScript(['x']))
+    const s = set.session()
+    await s.ask('headers')
+    const got = await readSse(`${s.own}/sse`)
+    assert.match(got.headers['content-type'], /^text\/event-stream/)
+    assert.match(got.headers['cache-control'], /no-transform/)
+    assert.equal(got.headers['content-encoding'], undefined)
+    assert.equal(got.frames[0].comment !== undefined, true, 'a comment comes first')
+  })
+
+  test('takes Last-Event-ID as the cursor; the query wins', async () => {
+    set.model.enqueue(textScript(words))
+    const s = set.session()
+    await s.ask('last-event-id')
+    const byHeader = await (await s.sse(undefined, { headers: { 'last-event-id': '2' } })).collect()
+    assert.equal(assertWireBody(byHeader, 2).chunks[0].sequence, 3)
+    const both = await (await s.sse(1, { headers: { 'last-event-id': '2' } })).collect()
+    assert.equal(assertWireBody(both, 1).chunks[0].sequence, 2)
+  })
+
+  test('names the run, its step and the attempt that was committed', async () => {
+    set.model.enqueue(textScript(words))
+    const s = set.session()
+    await s.ask('lifecycle')
+    const chunks = (await s.log()).map((c) => c.chunk)
+    assert.equal(chunks[0].type, 'run_started')
+    assert.equal(new Set(chunks.map((c) => c.runId)).size, 1)
+    const attempts = chunks.filter((c) => c.type === 'step_start').map((c) => c.attemptId)
+    const committed = chunks.filter((c) => c.type === 'step_committed').map((c) => c.committedAttemptId)
+    assert.equal(attempts.length, 1)
+    assert.deepEqual(committed, attempts)
+    assert.equal((await s.info()).runId, chunks[0].runId)
+  })
+
+  test('is read in pages of any size', async () => {
+    set.model.enqueue(textScript(words))
+    const s = set.session()
+    await s.ask('pages')
+    const log = await s.log()
+    for (const limit of [1, 2, 3, log.length, log.length + 5]) assert.deepEqual(await s.log(limit), log)
+    const { body } = await s.page(0, 2)
+    assert.deepEqual([body.exists, body.head, body.floor, body.chunks.length], [true, log.length, 0, 2])
+    const { body: behind } = await s.page(log.length, 2)
+    assert.deepEqual(behind.chunks, [])
+  })
+
+  test('refuses a cursor beyond its head, and says where to look', async () => {
+    set.model.enqueue(textScript(words))
+    const s = set.session()
+    await s.ask('beyond')
+    const { head } = await s.info()
+    const answer = await call(`${s.own}/sse?fromSequence=${head + 1}`)
+    assertRefused(answer)
+    assert.equal(answer.body.head, head)
+    assert.match(answer.text, /snapshot/)
+  })
+
+  test('goes on with the next run’s numbers', async () => {
+    set.model.enqueue(textScript(['first']))
+    set.model.enqueue(textScript(['second']))
+    const s = set.session()
+    await s.ask('turn one')
+    const { head } = await s.info()
+    await s.ask('turn two')
+    const { chunks } = assertWireBody(await (await s.sse(0)).collect())
+    assert.notEqual(chunks[head].chunk.runId, chunks[head - 1].chunk.runId)
+    assert.equal(chunks[head].chunk.type, 'run_started')
+  })
+})
+
+describe('a live log', () => {
+  test('joins history and what is live at every cursor, without gap or overlap', async () => {
+    const held = gate()
+    set.model.enqueue(textScript(['one ', 'two ', held, 'three ', 'four']))
+    const s = set.session()
+    const sent = await s.send('live')
+    await sent.until((f) => f.data?.includes('two '))
+    const { head, status } = await s.info()
+    assert.equal(status, 'active')
+    const readers = await Promise.all(Array.from({ length: head + 1 }, (_, from) => s.sse(from)))
+    await Promise.all(readers.map((r) => r.until((f) => f.event === 'caught-up')))
+    held.open()
+    const bodies = await Promise.all(readers.map((r) => r.collect()))
+    const log = await s.log()
+    assert.ok(log.length > head)
+    bodies.forEach((got, from) => {
+      const { chunks, historyLength, terminal } = assertWireBody(got, from)
+      assert.deepEqual(chunks, log.slice(from))
+      assert.ok(historyLength < log.length - from, 'something came live')
+      assert.equal(terminal.data.status, 'completed')
+    })
+    await sent.collect()
+  })
+
+  test('ends with end{interrupted} when it is stopped', async () => {
+    set.model.enqueue(textScript(['part', gate()]))
+    const s = set.session()
+    const sent = await s.send('stop')
+    await sent.until((f) => f.data?.includes('part'))
+    const reader = await s.sse(0)
+    await reader.until((f) => f.event === 'caught-up')
+    await s.stop()
+    const { terminal } = assertWireBody(await reader.collect())
+    assert.deepEqual([terminal.event, terminal.data.status], ['end', 'interrupted'])
+  })
+})
+
+test('an absent session: 200 exists:false on /info and /chunks, 404 on /sse and /snapshot', async () => {
+  const s = set.session()
+  assert.deepEqual(await s.info(), { exists: false })
+  const page = await s.page(0)
+  assert.deepEqual([page.status, page.body], [200, { exists: false, chunks: [] }])
+  assertRefused(await call(`${s.own}/sse`), 404)
+  assertRefused(await call(`${s.own}/snapshot`), 404)
+})
