@@ -238,9 +238,12 @@ impl World {
 
     pub fn renew(&mut self, fence: usize) {
         let Some(fence) = self.fence(fence) else { return };
+        let before = self.state();
         self.session.renew(self.now, &fence);
         if self.holder() == Some(fence) {
             self.lease_until = self.now.after(LEASE);
+        } else {
+            assert_eq!(self.state(), before, "a stale producer renews nothing");
         }
     }
 
