@@ -83,6 +83,7 @@ mod tests {
     use super::*;
     use crate::core::chunk::Chunk;
     use crate::core::record::Commit;
+    use serde_json::json;
 
     fn chunk() -> Vec<Record> {
         vec![Record::Chunk { chunk: Chunk::new("text-delta"), attempt: None }]
@@ -148,7 +149,7 @@ mod tests {
         batcher.take(at(0));
         batcher.offer(chunk());
         assert_eq!(batcher.next(at(60), true), Flush::AfterConfirmation);
-        batcher.offer(vec![Record::Commit(Commit { message: None, steps: 1 })]);
+        batcher.offer(vec![Record::Commit(Commit { message: json!({}), step_count: 1 })]);
         assert_eq!(batcher.next(at(1), true), Flush::Now);
         assert_eq!(batcher.take(at(1)).len(), 2);
     }

@@ -151,7 +151,9 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        // The largest rows make a case slow in an unoptimised build.
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
         #[test]
         fn no_row_is_too_large_or_mixes_attempts(flushes in prop::collection::vec(
             prop::collection::vec((0_u8..3, prop_oneof![1_usize..300, 10_000_usize..20_000, Just(COLUMN_LIMIT), Just(COLUMN_LIMIT + 7)]), 1..5), 1..6)) {

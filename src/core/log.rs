@@ -40,10 +40,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds a stored block, cut at what the batch has already and at `until`.
+    /// Adds a stored block, cut at what the batch has already and at `until`. A block behind a gap is left out: what lies before it is
+    /// gone, and a reader must never get a hole.
     pub fn take(&mut self, block: &Block, until: Cursor) {
         let after = block.first.before();
-        if after < until {
+        if after < until && after <= self.through {
             self.take_frames(after, block.last.cursor(), &block.bytes, until);
         }
     }
@@ -134,8 +135,8 @@ impl Log {
         self.trim();
     }
 
-    /// The frames after `cursor` up to `until` as far as they are in memory and durable: one flush at least, then more until `max_bytes`.
-    /// `None` when the reader must go to the blocks first.
+    /// The frames after `cursor` up to `until` as far as they are in memory, one flush at least, then more until `max_bytes`, and never
+    /// past the durable head. `None` when the reader must go to the blocks first.
     pub fn recent(&self, cursor: Cursor, until: Cursor, max_bytes: usize) -> Option<Batch> {
         if self.tail.front().is_none_or(|oldest| cursor < oldest.after) {
             return None;
@@ -186,7 +187,11 @@ mod tests {
     }
 
     fn read(log: &Log, cursor: u64, max_bytes: usize) -> Option<(Vec<u64>, u64)> {
-        let batch = log.recent(at(cursor), log.head(), max_bytes)?;
+        read_until(log, cursor, Sequence::MAX, max_bytes)
+    }
+
+    fn read_until(log: &Log, cursor: u64, until: u64, max_bytes: usize) -> Option<(Vec<u64>, u64)> {
+        let batch = log.recent(at(cursor), at(until), max_bytes)?;
         let frames = frame::decode(&batch.bytes).unwrap();
         Some((frames.iter().map(|frame| frame.sequence.get()).collect(), batch.through.get()))
     }
@@ -225,6 +230,35 @@ mod tests {
         assert_eq!(read(&log, 0, 0), Some((vec![1, 2], 2)));
         assert_eq!(read(&log, 3, 1), Some((vec![4], 4)));
         assert_eq!(read(&log, 1, usize::MAX), Some(((2..=10).collect(), 10)));
+        assert_eq!(read_until(&log, 1, 5, usize::MAX), Some(((2..=5).collect(), 5)));
+        assert_eq!(read_until(&log, 4, 5, usize::MAX), Some((vec![5], 5)));
+        assert_eq!(read_until(&log, 5, 5, usize::MAX), Some((vec![], 5)));
+    }
+
+    #[test]
+    fn a_batch_takes_of_blocks_what_it_lacks_up_to_the_end() {
+        let run = RunId::new("r");
+        let block = |first: u64, last: u64| {
+            let (stamp, mut bytes) = (Stamp { run: run.clone(), attempt: None }, Vec::new());
+            let sequence = |number| Sequence::new(number).unwrap();
+            (first..=last).for_each(|n| frame::encode(sequence(n), &Chunk::new("x"), &stamp, &mut bytes));
+            Block { first: sequence(first), last: sequence(last), run: run.clone(), attempt: None, bytes }
+        };
+        for after in 0..=9 {
+            for until in after..=9 {
+                let mut batch = Batch { after: at(after), through: at(after), bytes: Vec::new() };
+                // As storage gives them: whole blocks that hold chunks after the cursor.
+                for block in [block(1, 4), block(5, 5), block(6, 9)].iter().filter(|b| at(after).lacks(b.last)) {
+                    batch.take(block, at(until));
+                }
+                let taken: Vec<_> = frame::decode(&batch.bytes).unwrap().iter().map(|f| f.sequence.get()).collect();
+                assert_eq!(taken, (after + 1..=until).collect::<Vec<_>>(), "{after} {until}");
+                assert_eq!(batch.through, at(until));
+            }
+        }
+        let mut batch = Batch { after: at(1), through: at(1), bytes: Vec::new() };
+        batch.take(&block(3, 4), at(9));
+        assert_eq!((batch.through, batch.bytes.len()), (at(1), 0), "a hole is not skipped");
     }
 
     #[test]

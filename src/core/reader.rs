@@ -229,6 +229,22 @@ mod tests {
     }
 
     #[test]
+    fn the_reader_of_a_run_that_starts_waits_also_beyond_the_durable_head() {
+        let mut view = running(5);
+        view.starts(RunId::new("r2"));
+        view.starts(RunId::new("r3"));
+        for id in ["r2", "r3"] {
+            assert_eq!(Reader::open(Scope::Run(RunId::new(id)), at(7), &view).next(&view), Next::Wait, "{id}");
+        }
+        let mut reader = Reader::open(Scope::Run(RunId::new("r2")), at(0), &view);
+        view.advance(at(9), StreamStatus::Active, run("r2", RunStatus::Running, 7, None, None));
+        assert_eq!(reader.next(&view), Next::CaughtUp(at(5)));
+        reader.announced();
+        assert_eq!(steps(&mut reader, &view), [Next::Slice(at(7), at(9)), Next::Wait]);
+        assert!(!view.awaits(&RunId::new("r2")) && view.awaits(&RunId::new("r3")));
+    }
+
+    #[test]
     fn a_reader_of_a_log_that_begins_again_is_dropped() {
         let mut reader = Reader::open(Scope::Stream, at(5), &running(5));
         assert_eq!(steps(&mut reader, &running(3)), [Next::End(Terminal::Dropped)]);

@@ -1,5 +1,7 @@
 //! What a producer hands to the log: chunks, and commits of the message so far.
 
+use serde_json::Value;
+
 use super::chunk::Chunk;
 use super::ids::AttemptId;
 
@@ -20,8 +22,8 @@ pub enum Record {
 /// A commit of the response message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
-    /// The UI message as JSON text; `None` when the run has written nothing that shows.
-    pub message: Option<String>,
+    /// The UI message.
+    pub message: Value,
     /// Steps that this run has finished.
-    pub steps: u32,
+    pub step_count: u32,
 }

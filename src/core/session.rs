@@ -468,18 +468,16 @@ impl Session {
         let mut writes = self.log.append(&run.id, chunks_of(&run.id, records).iter().map(|(c, s)| (*c, s)))?;
         let mut count = self.message_count();
         let mut steps = self.checkpoint.as_ref().filter(|last| last.run == run.id).map_or(0, |last| last.step_count);
-        if let Some((_, Commit { message, steps: finished })) = commit {
-            steps = *finished;
-            if let Some(json) = message {
-                count = run.message_index.saturating_add(1);
-                writes.push(Write::Message(MessageRow {
-                    index: run.message_index,
-                    id: run.message_id.clone(),
-                    role: "assistant".to_owned(),
-                    run: Some(run.id.clone()),
-                    json: json.clone(),
-                }));
-            }
+        if let Some((_, Commit { message, step_count })) = commit {
+            steps = *step_count;
+            count = run.message_index.saturating_add(1);
+            writes.push(Write::Message(MessageRow {
+                index: run.message_index,
+                id: run.message_id.clone(),
+                role: "assistant".to_owned(),
+                run: Some(run.id.clone()),
+                json: message.to_string(),
+            }));
         }
         let point = match end {
             Some(kind) => Some((head, kind)),

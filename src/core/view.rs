@@ -50,13 +50,13 @@ pub struct View {
     floor: Cursor,
     status: Option<StreamStatus>,
     runs: VecDeque<RunView>,
-    starting: Option<RunId>,
+    starting: Vec<RunId>,
 }
 
 impl View {
     /// The view of a session that was just read from its rows.
     pub fn new(durable: Cursor, floor: Cursor, status: Option<StreamStatus>, run: Option<RunView>) -> Self {
-        Self { durable, stored: durable, floor, status, runs: run.into_iter().collect(), starting: None }
+        Self { durable, stored: durable, floor, status, runs: run.into_iter().collect(), starting: Vec::new() }
     }
 
     /// The durable head.
@@ -86,7 +86,7 @@ impl View {
 
     /// Whether this run has started and is not durable yet: its readers wait.
     pub fn awaits(&self, id: &RunId) -> bool {
-        self.starting.as_ref() == Some(id)
+        self.starting.contains(id)
     }
 
     /// The last sequence that was handed to storage, durable or not. Readers wait for it.
@@ -99,13 +99,13 @@ impl View {
     }
 
     pub(super) fn starts(&mut self, id: RunId) {
-        self.starting = Some(id);
+        self.starting.push(id);
     }
 
     pub(super) fn advance(&mut self, durable: Cursor, status: StreamStatus, run: RunView) {
         self.durable = durable;
         self.status = Some(status);
-        self.starting.take_if(|starting| *starting == run.id);
+        self.starting.retain(|starting| *starting != run.id);
         match self.runs.back_mut().filter(|last| last.id == run.id) {
             Some(last) => *last = run,
             None => self.runs.push_back(run),

@@ -20,6 +20,7 @@ use super::production::Production;
 use super::readers::Readers;
 use super::sql::ObjectConnection;
 use crate::core::log::Ticket;
+use crate::core::run::Fence;
 use crate::core::session::{Effects, Session};
 use crate::core::storage::sql::SqlStorage;
 use crate::core::storage::{Storage, StorageError};
@@ -86,7 +87,12 @@ impl Host {
         if !loaded {
             let stored = self.storage.load()?;
             let alive = self.production.try_borrow().is_ok_and(|production| production.is_some());
-            let session = Session::load(stored, self.config.settings.lease, alive);
+            let mut session = Session::load(stored, self.config.settings.lease, alive);
+            // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object.
+            if let (true, Some(run)) = (alive, session.run()) {
+                let fence = Fence { run: run.id.clone(), epoch: run.epoch };
+                session.renew(now(), &fence);
+            }
             *self.session.try_borrow_mut().map_err(|_| HostError::Busy)? = Some(session);
         }
         let mut slot = self.session.try_borrow_mut().map_err(|_| HostError::Busy)?;
@@ -110,15 +116,11 @@ impl Host {
         self.held.get()
     }
 
-    /// Waits until everything written so far is durable and published.
+    /// Waits until everything written so far is durable. What is written meanwhile may be read as well: the platform holds a finished
+    /// answer back until the writes before it are durable.
     pub async fn settled_writes(self: &Rc<Self>) -> Result<(), HostError> {
-        let waiting = self.held.get() || self.session(|session| session.is_unconfirmed())?;
-        if waiting {
+        if self.held.get() || self.session(|session| session.is_unconfirmed())? {
             self.sync().await?;
-            let ticket = self.unconfirmed.get();
-            if let (Some(ticket), false) = (ticket, self.held.get()) {
-                self.session(|session| session.confirmed(ticket))?;
-            }
         }
         Ok(())
     }

@@ -16,12 +16,12 @@ use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::frame;
 use crate::core::ids::{Cursor, MessageId, RunId};
-use crate::core::record::{Commit, Record};
+use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, Vocabulary};
 use crate::core::session::{Due, Input, Start, StartRefused, Started};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::Millis;
-use crate::dialect::ui::writer::{Entry, RunWriter};
+use crate::dialect::ui::writer::RunWriter;
 
 /// A live producer and what it has not flushed yet.
 pub struct Production {
@@ -56,7 +56,7 @@ impl Host {
         let writer = RefCell::new(None);
         let opening = |run: &RunId, message_id: &MessageId| {
             let mut fresh = RunWriter::new(run.clone(), message_id.clone());
-            let records = records_of(fresh.open());
+            let records = fresh.open();
             if let Ok(mut slot) = writer.try_borrow_mut() {
                 *slot = Some(fresh);
             }
@@ -106,7 +106,7 @@ impl Host {
     pub fn produce(self: &Rc<Self>, fence: &Fence, chunks: Vec<Chunk>) -> bool {
         let mine = self.with_production(fence, |production| {
             for chunk in chunks {
-                let records = records_of(production.writer.write(chunk));
+                let records = production.writer.write(chunk);
                 production.batcher.offer(records);
             }
         });
@@ -140,11 +140,11 @@ impl Host {
     pub fn conclude(self: &Rc<Self>, fence: &Fence, outcome: Outcome) {
         let Some(mut production) = self.take_production(fence) else { return };
         let mut records = production.batcher.take(now());
-        records.extend(records_of(match outcome {
+        records.extend(match outcome {
             Outcome::Completed => production.writer.complete(),
             Outcome::Interrupted => production.writer.stop(),
             Outcome::Failed(_) => production.writer.fail(),
-        }));
+        });
         if outcome != Outcome::Completed {
             production.upstream.abort();
         }
@@ -249,7 +249,7 @@ impl Host {
         let stored = self.stored_chunks(start, None)?;
         let chunks: Vec<_> = stored.into_iter().map(|stored| stored.chunk).collect();
         let mut writer = RunWriter::recover(fence.run.clone(), message_id, chunks.iter());
-        let records = records_of(writer.fail());
+        let records = writer.fail();
         console_log!("session {} run {}: its producer is gone, {} chunks kept", self.name, fence.run, chunks.len());
         self.finish(fence, Outcome::Failed(Code::ProducerLost), &records)
     }
@@ -298,16 +298,6 @@ impl Host {
         self.with_production(fence, |_| ())?;
         self.production.try_borrow_mut().ok()?.take()
     }
-}
-
-fn records_of(entries: Vec<Entry>) -> Vec<Record> {
-    let record = |entry| match entry {
-        Entry::Chunk { chunk, attempt } => Record::Chunk { chunk, attempt },
-        Entry::Commit(commit) => {
-            Record::Commit(Commit { message: Some(commit.message.to_string()), steps: commit.step_count })
-        }
-    };
-    entries.into_iter().map(record).collect()
 }
 
 /// Bytes of blocks that are read in one go.

@@ -31,8 +31,8 @@ pub fn chunk_of(attempt: u32, text: &str) -> Record {
     Record::Chunk { chunk: Chunk::new("text-delta").with("id", "t1").with("delta", text), attempt }
 }
 
-pub fn commit(json: &str, steps: u32) -> Record {
-    Record::Commit(Commit { message: Some(json.to_owned()), steps })
+pub fn commit(json: &str, step_count: u32) -> Record {
+    Record::Commit(Commit { message: serde_json::from_str(json).unwrap(), step_count })
 }
 
 pub fn row(status: StreamStatus) -> SessionRow {

@@ -1,8 +1,9 @@
 //! The world's readers: every slice, announcement and end is compared with what is durable.
 
 use super::world::{World, place};
-use crate::core::frame::{self, Stored};
+use crate::core::frame;
 use crate::core::ids::Cursor;
+use crate::core::log::Batch;
 use crate::core::reader::{Next, Reader, Scope, Terminal};
 use crate::core::run::{Outcome, RunStatus};
 use crate::core::storage::Storage;
@@ -30,7 +31,7 @@ fn terminal(outcome: Outcome) -> Terminal {
 impl World {
     pub fn open(&mut self, run: Option<usize>, cursor: usize) {
         let view = self.session.view();
-        let runs = &self.model.durable().runs;
+        let runs = &self.model.latest().runs;
         let scope = match run.and_then(|run| runs.get(run % runs.len().max(1))) {
             Some(run) => Scope::Run(run.id.clone()),
             None => Scope::Stream,
@@ -58,23 +59,16 @@ impl World {
                 assert!(after >= reader.cursor() && after < until && until <= view.durable());
                 reader.took(after);
                 let recent = if from_blocks { None } else { self.session.log().recent(after, until, max_bytes) };
-                let frames: Vec<Stored> = match recent {
-                    Some(batch) => {
-                        assert!(batch.through <= view.durable(), "memory is not read past the durable head");
-                        let frames = frame::decode(&batch.bytes).unwrap();
-                        assert_eq!(frames.first().map(|frame| frame.sequence), after.next().ok(), "from the cursor on");
-                        assert_eq!(frames.last().map(|frame| frame.sequence.cursor()), Some(batch.through));
-                        frames
-                    }
-                    None => {
-                        let blocks = self.storage.blocks(after, max_bytes).unwrap();
-                        blocks.iter().flat_map(|block| frame::decode(&block.bytes).unwrap()).collect()
-                    }
-                };
-                let slice: Vec<_> =
-                    frames.iter().filter(|frame| after.lacks(frame.sequence) && !until.lacks(frame.sequence)).collect();
-                assert!(!slice.is_empty(), "a slice makes progress");
-                for frame in slice {
+                let batch = recent.unwrap_or_else(|| {
+                    let mut batch = Batch { after, through: after, bytes: Vec::new() };
+                    let blocks = self.storage.blocks(after, max_bytes).unwrap();
+                    blocks.iter().for_each(|block| batch.take(block, until));
+                    batch
+                });
+                let frames = frame::decode(&batch.bytes).unwrap();
+                assert!(!frames.is_empty() && batch.through <= until, "a slice makes progress, and ends where it must");
+                assert_eq!(frames.last().map(|frame| frame.sequence.cursor()), Some(batch.through));
+                for frame in frames {
                     assert_eq!(frame.sequence, reader.cursor().next().unwrap(), "no gap, no repeat");
                     let (run, text) = &durable.chunks[place(frame.sequence.cursor()) - 1];
                     assert_eq!(frame.chunk.text("delta"), Some(text.as_str()), "what a crash cannot take back");

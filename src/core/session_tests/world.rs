@@ -193,8 +193,10 @@ impl World {
             let attempt = Some((AttemptId::new(format!("a{}", facts.cursor)), 1));
             records.push(match item {
                 Item::Chunk(text) => Record::Chunk { chunk: chunk(text), attempt },
-                Item::Commit if refusal.is_none() => Record::Commit(Commit { message: Some(facts.reply()), steps: 1 }),
-                Item::Commit => Record::Commit(Commit { message: Some("\"stale\"".into()), steps: 9 }),
+                Item::Commit if refusal.is_none() => {
+                    Record::Commit(Commit { message: serde_json::from_str(&facts.reply()).unwrap(), step_count: 1 })
+                }
+                Item::Commit => Record::Commit(Commit { message: "stale".into(), step_count: 9 }),
             });
         }
         let effects = match outcome {
@@ -238,9 +240,12 @@ impl World {
 
     pub fn renew(&mut self, fence: usize) {
         let Some(fence) = self.fence(fence) else { return };
+        let before = self.state();
         self.session.renew(self.now, &fence);
         if self.holder() == Some(fence) {
             self.lease_until = self.now.after(LEASE);
+        } else {
+            assert_eq!(self.state(), before, "a stale producer renews nothing");
         }
     }
 

@@ -137,7 +137,7 @@ pub struct CheckpointRow {
     pub message_count: u32,
     /// The cursor: everything up to here is in those messages.
     pub sequence: Cursor,
-    /// Finished steps of the session.
+    /// Steps that the run has finished.
     pub step_count: u32,
     /// Custom state as JSON text; `None` when there is none.
     pub state: Option<String>,

@@ -13,29 +13,7 @@ use super::tool::{call_of, state_of};
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::chunk::{Chunk, STAMP_KEYS, lifecycle};
 use crate::core::ids::{AttemptId, MessageId, RunId};
-
-/// One thing to store, in order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
-    /// A chunk, and the attempt and step that it belongs to.
-    Chunk {
-        /// The chunk, not yet stamped.
-        chunk: Chunk,
-        /// The attempt and its step number; `None` outside steps.
-        attempt: Option<(AttemptId, u32)>,
-    },
-    /// A commit of the message; its cursor is the chunk before it.
-    Commit(Commit),
-}
-
-/// The run's message as it stands, for the checkpoint.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Commit {
-    /// The UI message.
-    pub message: Value,
-    /// Steps of this run that are finished.
-    pub step_count: u32,
-}
+use crate::core::record::{Commit, Record};
 
 /// Where the run is between two chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,7 +95,7 @@ impl RunWriter {
     }
 
     /// The first entries of the run, stored with its start.
-    pub fn open(&mut self) -> Vec<Entry> {
+    pub fn open(&mut self) -> Vec<Record> {
         let mut out = Vec::new();
         self.emit(&mut out, Chunk::new(lifecycle::RUN_STARTED));
         self.emit(&mut out, Chunk::new("start").with("messageId", self.message_id.as_str()));
@@ -125,7 +103,7 @@ impl RunWriter {
     }
 
     /// What to store for the producer's next chunk: the chunk, repaired or not, what must stand before it, or nothing.
-    pub fn write(&mut self, mut chunk: Chunk) -> Vec<Entry> {
+    pub fn write(&mut self, mut chunk: Chunk) -> Vec<Record> {
         let mut out = Vec::new();
         if self.phase == Phase::Ended {
             return out;
@@ -148,7 +126,7 @@ impl RunWriter {
 
     /// Begins a new attempt of the step that is open: what the last one wrote no longer counts. Nothing when no step
     /// is open.
-    pub fn restart_step(&mut self) -> Vec<Entry> {
+    pub fn restart_step(&mut self) -> Vec<Record> {
         let mut out = Vec::new();
         if let Phase::Step { .. } = self.phase {
             self.begin_attempt(&mut out, self.attempt.saturating_add(1));
@@ -158,7 +136,7 @@ impl RunWriter {
 
     /// The closing entries of a run whose producer has finished, also of one that suspends with pending calls. A
     /// producer's `finish` stands here; without one it is `finish{finishReason: "stop"}`.
-    pub fn complete(&mut self) -> Vec<Entry> {
+    pub fn complete(&mut self) -> Vec<Record> {
         let mut out = Vec::new();
         if self.phase == Phase::Ended {
             return out;
@@ -186,12 +164,12 @@ impl RunWriter {
     /// validates, and the AI SDK leaves such a part out when it builds the next request for a model. A call that has
     /// its input and no result is answered with an error, and one that waits for an approval is denied: a model refuses
     /// a conversation with an unanswered call, and nobody is left to answer it.
-    pub fn stop(&mut self) -> Vec<Entry> {
+    pub fn stop(&mut self) -> Vec<Record> {
         self.break_off()
     }
 
     /// The closing entries of a run that failed, or whose producer died: the same as for a stop.
-    pub fn fail(&mut self) -> Vec<Entry> {
+    pub fn fail(&mut self) -> Vec<Record> {
         self.break_off()
     }
 
@@ -205,7 +183,7 @@ impl RunWriter {
         self.finish.as_ref()?.text("finishReason")
     }
 
-    fn break_off(&mut self) -> Vec<Entry> {
+    fn break_off(&mut self) -> Vec<Record> {
         let mut out = Vec::new();
         if self.phase == Phase::Ended {
             return out;
@@ -231,20 +209,20 @@ impl RunWriter {
     }
 
     /// Commits what the last commit does not hold, and closes the writer.
-    fn end(&mut self, out: &mut Vec<Entry>) {
+    fn end(&mut self, out: &mut Vec<Record>) {
         if self.fold.has_content() && self.fold.message() != self.committed {
             self.commit(out);
         }
         self.phase = Phase::Ended;
     }
 
-    fn metadata(&mut self, out: &mut Vec<Entry>, chunk: &Chunk) {
+    fn metadata(&mut self, out: &mut Vec<Record>, chunk: &Chunk) {
         if let Some(metadata) = typed(chunk, "messageMetadata", Type::Any) {
             self.emit(out, Chunk::new("message-metadata").with("messageMetadata", metadata.clone()));
         }
     }
 
-    fn start_step(&mut self, out: &mut Vec<Entry>) {
+    fn start_step(&mut self, out: &mut Vec<Record>) {
         match self.phase {
             // The producer names the step that its early content has opened, or repeats itself.
             Phase::Step { asked: false } => {}
@@ -258,14 +236,14 @@ impl RunWriter {
         self.asked_at = self.fold.parts.len();
     }
 
-    fn open_step(&mut self, out: &mut Vec<Entry>) {
+    fn open_step(&mut self, out: &mut Vec<Record>) {
         self.step = self.step.saturating_add(1);
         self.step_base = self.fold.parts.len();
         self.begin_attempt(out, 1);
         self.phase = Phase::Step { asked: false };
     }
 
-    fn begin_attempt(&mut self, out: &mut Vec<Entry>, attempt: u32) {
+    fn begin_attempt(&mut self, out: &mut Vec<Record>, attempt: u32) {
         self.attempt = attempt;
         self.phase = Phase::Step { asked: false };
         self.emit(out, Chunk::new(lifecycle::STEP_START));
@@ -277,7 +255,7 @@ impl RunWriter {
     }
 
     /// Closes and commits the step, if one is open.
-    fn finish_step(&mut self, out: &mut Vec<Entry>) {
+    fn finish_step(&mut self, out: &mut Vec<Record>) {
         if let Phase::Step { .. } = self.phase {
             for open in self.fold.open_parts() {
                 let end = match open {
@@ -300,15 +278,15 @@ impl RunWriter {
         }
     }
 
-    fn commit(&mut self, out: &mut Vec<Entry>) {
+    fn commit(&mut self, out: &mut Vec<Record>) {
         if let Some(message) = self.fold.message() {
             self.committed = Some(message.clone());
-            out.push(Entry::Commit(Commit { message, step_count: self.steps_done }));
+            out.push(Record::Commit(Commit { message, step_count: self.steps_done }));
         }
     }
 
     /// A chunk that is neither the run's frame nor metadata.
-    fn content(&mut self, out: &mut Vec<Entry>, mut chunk: Chunk) {
+    fn content(&mut self, out: &mut Vec<Record>, mut chunk: Chunk) {
         let Some(shape) = shape(chunk.kind()) else {
             // Not of this protocol: the wire dialect carries it, chat leaves it out.
             self.emit(out, chunk);
@@ -341,7 +319,7 @@ impl RunWriter {
     }
 
     /// A chunk of a text or reasoning part: a delta opens its part, a second start closes the first, a lone end goes.
-    fn block(&mut self, out: &mut Vec<Entry>, chunk: Chunk, of: &str) {
+    fn block(&mut self, out: &mut Vec<Record>, chunk: Chunk, of: &str) {
         let id = chunk.text("id").unwrap_or_default().to_owned();
         let open = self.fold.is_open(&id, of == "reasoning");
         let begins = chunk.kind().ends_with("-start");
@@ -355,7 +333,7 @@ impl RunWriter {
         self.emit_in_step(out, chunk);
     }
 
-    fn emit_in_step(&mut self, out: &mut Vec<Entry>, chunk: Chunk) {
+    fn emit_in_step(&mut self, out: &mut Vec<Record>, chunk: Chunk) {
         if !matches!(self.phase, Phase::Step { .. }) {
             self.open_step(out);
         }
@@ -366,7 +344,7 @@ impl RunWriter {
     ///
     /// A chunk that only changes what stood before the step is not content of the attempt: it stays when the attempt is
     /// superseded, and so a replay may leave out whole attempts.
-    fn emit(&mut self, out: &mut Vec<Entry>, chunk: Chunk) {
+    fn emit(&mut self, out: &mut Vec<Record>, chunk: Chunk) {
         let in_step = matches!(self.phase, Phase::Step { .. } | Phase::Uncommitted);
         let before_step =
             chunk.kind() == "message-metadata" || self.fold.changed_by(&chunk).is_some_and(|at| at < self.step_base);
@@ -378,7 +356,7 @@ impl RunWriter {
             _ => self.fold.apply(&chunk),
         };
         if folded.is_ok() {
-            out.push(Entry::Chunk { chunk, attempt });
+            out.push(Record::Chunk { chunk, attempt });
         }
     }
 

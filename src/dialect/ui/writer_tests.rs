@@ -27,27 +27,27 @@ fn stamp(chunk: &Chunk, attempt: Option<&(AttemptId, u32)>) -> Chunk {
     }
 }
 
-fn stored(entries: &[Entry]) -> Vec<Chunk> {
-    let chunk = |entry: &Entry| match entry {
-        Entry::Chunk { chunk, attempt } => Some(stamp(chunk, attempt.as_ref())),
-        Entry::Commit(_) => None,
+fn stored(entries: &[Record]) -> Vec<Chunk> {
+    let chunk = |entry: &Record| match entry {
+        Record::Chunk { chunk, attempt } => Some(stamp(chunk, attempt.as_ref())),
+        Record::Commit(_) => None,
     };
     entries.iter().filter_map(chunk).collect()
 }
 
 /// The entries in one line: types, and commits with their step count.
-fn story(entries: &[Entry]) -> String {
+fn story(entries: &[Record]) -> String {
     let mut words = Vec::new();
     for entry in entries {
         match entry {
-            Entry::Chunk { chunk, .. } => words.push(chunk.kind().to_owned()),
-            Entry::Commit(commit) => words.push(format!("commit({})", commit.step_count)),
+            Record::Chunk { chunk, .. } => words.push(chunk.kind().to_owned()),
+            Record::Commit(commit) => words.push(format!("commit({})", commit.step_count)),
         }
     }
     words.join(" ")
 }
 
-fn run(chunks: &[Value]) -> Vec<Entry> {
+fn run(chunks: &[Value]) -> Vec<Record> {
     let mut writer = writer();
     let mut out = writer.open();
     for value in chunks {
@@ -57,10 +57,10 @@ fn run(chunks: &[Value]) -> Vec<Entry> {
     out
 }
 
-fn last_commit(entries: &[Entry]) -> Option<&Commit> {
+fn last_commit(entries: &[Record]) -> Option<&Commit> {
     entries.iter().rev().find_map(|entry| match entry {
-        Entry::Commit(commit) => Some(commit),
-        Entry::Chunk { .. } => None,
+        Record::Commit(commit) => Some(commit),
+        Record::Chunk { .. } => None,
     })
 }
 
@@ -80,7 +80,7 @@ fn a_well_formed_run_passes_through() {
         "run_started start message-metadata step_start start-step text-start text-delta text-end finish-step commit(1) \
          step_committed finish commit(1)"
     );
-    let Entry::Chunk { chunk: committed, attempt } = &entries[10] else { panic!("a chunk") };
+    let Record::Chunk { chunk: committed, attempt } = &entries[10] else { panic!("a chunk") };
     assert_eq!(committed.text("committedAttemptId"), Some("r-1-1"));
     assert_eq!(attempt.as_ref().unwrap().1, 1);
     assert_eq!(
@@ -99,7 +99,7 @@ fn what_is_missing_is_added() {
         "run_started start step_start start-step text-start text-delta text-end finish-step commit(1) step_committed finish"
     );
     assert_eq!(story(&run(&[])), "run_started start finish");
-    let Some(Entry::Chunk { chunk, attempt: None }) = entries.last() else { panic!("a chunk") };
+    let Some(Record::Chunk { chunk, attempt: None }) = entries.last() else { panic!("a chunk") };
     assert_eq!(chunk.text("finishReason"), Some("stop"));
 }
 
@@ -479,8 +479,8 @@ proptest! {
 
         for entry in &entries {
             match entry {
-                Entry::Chunk { chunk, attempt } => fold.apply(&stamp(chunk, attempt.as_ref())).unwrap(),
-                Entry::Commit(commit) => {
+                Record::Chunk { chunk, attempt } => fold.apply(&stamp(chunk, attempt.as_ref())).unwrap(),
+                Record::Commit(commit) => {
                     prop_assert_eq!(fold.message(), Some(commit.message.clone()));
                     validate_message(&commit.message).unwrap();
                 }
