@@ -86,10 +86,6 @@ impl Reader {
 
     /// What comes next, given what is durable.
     pub fn next(&self, view: &View) -> Next {
-        if self.cursor > view.durable() {
-            // Beyond what is stored only a reader of another log can be, one that was removed and begun again.
-            return if self.cursor > view.stored() { Next::End(Terminal::Dropped) } else { Next::Wait };
-        }
         let (from, limit, terminal) = match &self.scope {
             Scope::Stream => (self.cursor, view.durable(), stream_terminal(view)),
             Scope::Run(id) => match view.find(id) {
@@ -102,6 +98,10 @@ impl Reader {
                 None => return Next::End(Terminal::Dropped),
             },
         };
+        if self.cursor > view.durable() {
+            // Beyond what is stored only a reader of another log can be, one that was removed and begun again.
+            return if self.cursor > view.stored() { Next::End(Terminal::Dropped) } else { Next::Wait };
+        }
         if from < limit {
             let until = match self.joined {
                 Some(joined) if from < joined => limit.min(joined),
