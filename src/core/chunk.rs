@@ -71,6 +71,23 @@ impl Chunk {
     }
 }
 
+/// Deepest nesting of a value inside a chunk. `serde_json` reads 128 levels; a frame and a message row add a few of their own, and
+/// what is stored must be readable for ever.
+pub const MAX_DEPTH: usize = 100;
+
+/// Whether a value is nested deeper than [`MAX_DEPTH`].
+pub fn is_too_deep(value: &Value) -> bool {
+    fn deeper(value: &Value, left: usize) -> bool {
+        let Some(left) = left.checked_sub(1) else { return true };
+        match value {
+            Value::Array(items) => items.iter().any(|item| deeper(item, left)),
+            Value::Object(map) => map.values().any(|item| deeper(item, left)),
+            _ => false,
+        }
+    }
+    deeper(value, MAX_DEPTH)
+}
+
 /// What the log writes on every stored chunk (`spec/helix.md` 10.1): the run, and for an attempt's chunks the attempt and its step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {

@@ -8,7 +8,7 @@
 //! * [`batch`]: when a producer's records are flushed.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next.
 //! * [`snapshot`]: the committed conversation.
-//! * [`config`]: the deployment's settings.
+//! * [`config`]: the deployment's settings. [`lenient_json`]: JSON from servers and browsers that cut an emoji in two.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
 pub mod batch;
@@ -20,6 +20,7 @@ pub mod config;
 pub mod error;
 pub mod frame;
 pub mod ids;
+pub mod lenient_json;
 pub mod log;
 pub mod reader;
 pub mod record;

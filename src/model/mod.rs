@@ -6,7 +6,6 @@
 //! * [`parts`]: the parts of a reply, opened and closed in order.
 //! * [`failure`]: what a model API's refusal means.
 //! * [`openai`]: the chat-completions API, which many services speak.
-//! * [`lenient_json`]: JSON that was cut inside a character.
 //! * [`redact`]: keys out of log lines.
 //! * [`demo`]: the reply that needs no model and no key.
 
@@ -15,7 +14,6 @@ pub mod demo;
 pub mod event_stream;
 pub mod failure;
 pub mod fields;
-pub mod lenient_json;
 pub mod openai;
 pub mod parts;
 pub mod redact;

@@ -27,6 +27,9 @@ use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
 use crate::dialect::ui::response::{OPENING, synthesise};
 use crate::dialect::ui::sanitise::{has_refused_keys, sanitise_message};
 
+/// Chunks that a run is opened with: `run_started` and `start`.
+const OPENING_CHUNKS: u64 = 2;
+
 /// Most chunks of one page of `/chunks`.
 const PAGE_CHUNKS: usize = 1_000;
 
@@ -38,12 +41,12 @@ impl Host {
     pub async fn answer(self: &Rc<Self>, call: Call, request: &Request, query: &str) -> Response {
         // Everybody is one anonymous caller until the deployment authenticates.
         let caller = Caller::Anonymous;
-        if let Err(error) = self.settle() {
+        if let Err(error) = self.settle_or_hear().await {
             return unreadable(&error);
         }
         let answer = match call {
             Call::Send => self.send(&caller, request).await,
-            Call::Attach => self.attach(&caller, request),
+            Call::Attach => self.attach(&caller, request).await,
             Call::Reconnect => self.reconnect(&caller, request),
             Call::ChatSnapshot => self.snapshot(&caller, query, false).await,
             Call::WireSnapshot => self.snapshot(&caller, query, true).await,
@@ -68,30 +71,30 @@ impl Host {
             answer::explained(failure.code, &failure.internal, Map::new())
         })?;
         match classify(&parsed) {
-            EntryKind::Send(message) => self.start(caller, agent, &message, request),
+            EntryKind::Send(message) => self.start(caller, agent, &message, request).await,
             // A reply that failed before its message was stored is asked for again as a send.
             EntryKind::Regenerate { last_user: Some(message), .. } if !self.knows(caller, &message)? => {
-                self.start(caller, agent, &message, request)
+                self.start(caller, agent, &message, request).await
             }
             EntryKind::Regenerate { .. } => Err(answer::explained(
                 Code::StateNotResumable,
                 "The reply to this message is stored; send a new message",
                 facts(json!({ "cause": "regenerate_unavailable", "retryable": false })),
             )),
-            EntryKind::ToolResults(_) | EntryKind::Attach => self.attach(caller, request),
+            EntryKind::ToolResults(_) | EntryKind::Attach => self.attach(caller, request).await,
         }
     }
 
-    fn start(self: &Rc<Self>, caller: &Caller, agent: &str, message: &Value, request: &Request) -> Answer {
+    async fn start(self: &Rc<Self>, caller: &Caller, agent: &str, message: &Value, request: &Request) -> Answer {
         if self.knows(caller, message)? {
-            return self.attach(caller, request);
+            return self.attach(caller, request).await;
         }
         let input = Input {
             id: MessageId::new(message.get("id").and_then(Value::as_str).unwrap_or_default()),
             json: message.to_string(),
         };
         let (run, cursor) = self.start_run(caller, agent, input).map_err(|error| self.not_started(error))?;
-        self.chat_reader(request, run, cursor, OPENING)
+        self.chat_reader(request, run, cursor, OPENING, false)
     }
 
     /// Whether the session holds this message already: a repeated send gets the reply that it has started.
@@ -100,7 +103,14 @@ impl Host {
         let Ok(count) = count.map_err(|error| unreadable(&error))? else { return Ok(false) };
         let id = message.get("id").and_then(Value::as_str).unwrap_or_default();
         let known = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
-        Ok(known.is_some())
+        match known {
+            Some(row) if row.role != "user" => Err(answer::explained(
+                Code::ValidationError,
+                "the message's id is that of a stored reply; give it one of its own",
+                Map::new(),
+            )),
+            known => Ok(known.is_some()),
+        }
     }
 
     fn not_started(&self, error: NotStarted) -> Response {
@@ -117,7 +127,7 @@ impl Host {
     }
 
     /// Resume by cursor: the current or last run, from the client's cursor or its start, never an older turn.
-    fn attach(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+    async fn attach(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
         let asked = cursor_of(header(request, "x-resume-from-sequence").or_else(|| header(request, "last-event-id")))?;
         let found = self.session(|session| {
             session.authorise(caller)?;
@@ -132,21 +142,31 @@ impl Host {
             return Err(self.stream_failed(run.error.unwrap_or(Code::FrameworkInternalError)));
         }
         let from = asked.unwrap_or(run.start).max(run.start);
-        let mut prefix = OPENING.to_vec();
-        if from > run.start {
-            let stored = self.stored_chunks(run.start, Some(from)).map_err(|error| unreadable(&error))?;
-            let message_id = MessageId::new(header(request, "x-existing-message-id").unwrap_or_default());
-            let message_id = if message_id.as_str().is_empty() { run.message_id } else { message_id };
-            let mut fold = Fold::new(&message_id);
-            for frame in stored.iter().filter(|frame| frame.chunk.kind() != "start") {
-                // A chunk that does not fold is not on the chat surface either.
-                let _ = fold.apply(&frame.chunk);
-            }
-            for chunk in reopen(&fold) {
-                synthesise(chunk, self.config.floor, &mut prefix);
-            }
+        let own_id = header(request, "x-existing-message-id").filter(|id| !id.is_empty()).map(MessageId::new);
+        if from == run.start && own_id.is_none() {
+            return self.chat_reader(request, run.id, from, OPENING, false);
         }
-        self.chat_reader(request, run.id, from, &prefix)
+        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        let opened = Cursor::new(run.start.get().saturating_add(OPENING_CHUNKS)).unwrap_or(from);
+        let through = from.max(opened).min(head);
+        let mut stored = self.stored_chunks(run.start, Some(through)).map_err(|error| unreadable(&error))?;
+        // Only one `start` counts, and this response brings its own: it begins behind the stored one.
+        let start = stored.iter().find(|frame| frame.chunk.kind() == "start").map(|frame| frame.sequence.cursor());
+        let from = from.max(start.unwrap_or(from));
+        stored.retain(|frame| !from.lacks(frame.sequence) && frame.chunk.kind() != "start");
+        let mut fold = Fold::new(&own_id.unwrap_or(run.message_id));
+        let mut prefix = OPENING.to_vec();
+        let mut finish = None;
+        for frame in stored {
+            // A chunk that does not fold is not on the chat surface either.
+            let _ = fold.apply(&frame.chunk);
+            finish = Some(frame.chunk).filter(|chunk| chunk.kind() == "finish").or(finish);
+        }
+        let finished = finish.is_some();
+        for chunk in reopen(&fold).into_iter().chain(finish) {
+            synthesise(chunk, self.config.floor, &mut prefix);
+        }
+        self.chat_reader(request, run.id, from, &prefix, finished)
     }
 
     /// The stock reconnect: the live run's whole response, or 204.
@@ -156,7 +176,7 @@ impl Host {
             session.run().filter(|run| run.status.is_live()).map(|run| (run.id.clone(), run.start))
         });
         match live.map_err(|error| unreadable(&error))? {
-            Some((run, start)) => self.chat_reader(request, run, start, OPENING),
+            Some((run, start)) => self.chat_reader(request, run, start, OPENING, false),
             None => Ok(answer::nothing()),
         }
     }
@@ -222,7 +242,7 @@ impl Host {
             if waits { reader.waiting_for_live(session.view()) } else { reader }
         });
         let reader = reader.map_err(|error| unreadable(&error))?;
-        let stream = self.open_reader(request.signal().into(), Dialect::Wire, reader, OPENING);
+        let stream = self.open_reader(request.signal().into(), Dialect::Wire, reader, OPENING, false);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, false))
     }
 
@@ -281,10 +301,19 @@ impl Host {
         Ok(answer::json(200, &json!({ "exists": true, "chunks": chunks, "head": head, "floor": floor })))
     }
 
-    fn chat_reader(self: &Rc<Self>, request: &Request, run: RunId, cursor: Cursor, prefix: &[u8]) -> Answer {
+    /// Opens a chat response; `finished` when its prefix has carried the run's `finish` already.
+    fn chat_reader(
+        self: &Rc<Self>,
+        request: &Request,
+        run: RunId,
+        cursor: Cursor,
+        prefix: &[u8],
+        finished: bool,
+    ) -> Answer {
         let reader = self.session(|session| Reader::open(Scope::Run(run), cursor, session.view()));
         let reader = reader.map_err(|error| unreadable(&error))?;
-        let stream = self.open_reader(request.signal().into(), Dialect::Chat, reader, prefix);
+        let dialect = Dialect::Chat;
+        let stream = self.open_reader(request.signal().into(), dialect, reader, prefix, finished);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
     }
 

@@ -43,5 +43,7 @@ pub fn variable(env: &Env, name: &str) -> Option<String> {
     if value.is_undefined() || value.is_null() {
         return None;
     }
-    value.as_string().or_else(|| js_sys::JSON::stringify(&value).ok().map(String::from))
+    let text = value.as_string().or_else(|| js_sys::JSON::stringify(&value).ok().map(String::from));
+    // An empty variable is one that was not set.
+    text.filter(|text| !text.trim().is_empty())
 }

@@ -14,7 +14,7 @@ use wasm_bindgen_futures::{JsFuture, spawn_local};
 use worker::{Env, console_error};
 
 use super::bindings::{ObjectStorage, error_text};
-use super::clock::now;
+use super::clock::{now, sleep};
 use super::config::Config;
 use super::production::Production;
 use super::readers::Readers;
@@ -25,7 +25,7 @@ use crate::core::run::Fence;
 use crate::core::session::Session;
 use crate::core::storage::sql::SqlStorage;
 use crate::core::storage::{Storage, StorageError};
-use crate::core::time::UnixMillis;
+use crate::core::time::{Millis, UnixMillis};
 
 /// The session's memory could not be used in this turn.
 #[derive(Debug, Error)]
@@ -37,6 +37,9 @@ pub enum HostError {
     #[error("the session is in use")]
     Busy,
 }
+
+/// Pause before storage that did not confirm is asked again.
+const SYNC_RETRY: Millis = Millis::new(1_000);
 
 /// One session in this object.
 pub struct Host {
@@ -169,9 +172,9 @@ impl Host {
     }
 
     /// The alarm rang: whatever is due is settled, and the next one armed last.
-    pub fn rang(self: &Rc<Self>) -> Result<(), HostError> {
+    pub async fn rang(self: &Rc<Self>) -> Result<(), HostError> {
         self.armed.set(None);
-        self.settle()?;
+        self.settle_or_hear().await?;
         let next = self.session(|session| session.alarm(now()))?;
         self.arm(next);
         Ok(())
@@ -213,7 +216,8 @@ impl Host {
                     console_error!("session {}: {error}", host.name);
                     host.readers.break_all();
                     host.throw_away();
-                    break;
+                    sleep(SYNC_RETRY).await;
+                    continue;
                 }
                 if host.generation.get() == generation {
                     host.held.set(false);

@@ -54,7 +54,7 @@ impl DurableObject for SessionObject {
 
     async fn alarm(&self) -> Result<Response> {
         let host = self.parts.host().map_err(|failure| worker::Error::RustError(failure.to_string()))?;
-        match AssertUnwindSafe(async { host.rang() }).catch_unwind().await {
+        match AssertUnwindSafe(host.rang()).catch_unwind().await {
             Ok(Ok(())) => Response::empty(),
             Ok(Err(error)) => Err(worker::Error::RustError(error.to_string())),
             Err(_) => {

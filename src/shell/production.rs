@@ -31,6 +31,15 @@ pub struct Production {
     timer_runs: bool,
     upstream: AbortController,
     watch: AbortHandle,
+    lapsed: bool,
+}
+
+impl Production {
+    /// The lease has lapsed: whatever ends the run now, silence was the cause.
+    fn lapse(&mut self) -> AbortController {
+        self.lapsed = true;
+        self.upstream.clone()
+    }
 }
 
 impl Drop for Production {
@@ -89,6 +98,7 @@ impl Host {
                 timer_runs: false,
                 upstream,
                 watch,
+                lapsed: false,
             };
             if let Ok(mut slot) = self.production.try_borrow_mut() {
                 *slot = Some(production);
@@ -130,9 +140,9 @@ impl Host {
 
     /// The producer has failed. The words go to the log only.
     pub fn fail(self: &Rc<Self>, fence: &Fence, failure: &Failure) {
-        if self.with_production(fence, |_| ()).is_some() {
+        if let Some(lapsed) = self.with_production(fence, |production| production.lapsed) {
             console_error!("session {} run {}: {failure}", self.name, fence.run);
-            self.conclude(fence, Outcome::Failed(failure.code));
+            self.conclude(fence, Outcome::Failed(if lapsed { Code::ProviderTimeout } else { failure.code }));
         }
     }
 
@@ -155,7 +165,19 @@ impl Host {
         }
     }
 
-    /// Settles a dead run, if there is one, before anything else is answered.
+    /// As [`Host::settle`], but a producer that is merely silent may first say whether its answer was complete: some model APIs keep the
+    /// connection open after the last word.
+    pub async fn settle_or_hear(self: &Rc<Self>) -> Result<(), HostError> {
+        if let Some(Due::Lapsed(fence)) = self.session(|session| session.due(now()))?
+            && let Some(upstream) = self.with_production(&fence, |production| production.lapse())
+        {
+            upstream.abort();
+            sleep(LAST_WORD).await;
+        }
+        self.settle()
+    }
+
+    /// Settles a dead run, if there is one.
     pub fn settle(self: &Rc<Self>) -> Result<(), HostError> {
         match self.session(|session| session.due(now()))? {
             None => Ok(()),
@@ -246,7 +268,11 @@ impl Host {
     fn bury(self: &Rc<Self>, fence: &Fence) -> Result<(), HostError> {
         let place = self.session(|session| session.run().map(|run| (run.start, run.message_id.clone())))?;
         let Some((start, message_id)) = place else { return Ok(()) };
-        let stored = self.stored_chunks(start, None)?;
+        // Rows that cannot be read must not keep the run alive: it is then settled with what was committed.
+        let stored = self.stored_chunks(start, None).unwrap_or_else(|error| {
+            console_error!("session {} run {}: {error}", self.name, fence.run);
+            Vec::new()
+        });
         let chunks: Vec<_> = stored.into_iter().map(|stored| stored.chunk).collect();
         let mut writer = RunWriter::recover(fence.run.clone(), message_id, chunks.iter());
         let records = writer.fail();
@@ -282,7 +308,7 @@ impl Host {
             let Ok(Some(until)) = until else { return };
             let left = until.since(now());
             if left == Millis::default() {
-                let _ = self.settle();
+                let _ = self.settle_or_hear().await;
                 return;
             }
             sleep(left).await;
@@ -299,6 +325,9 @@ impl Host {
         self.production.try_borrow_mut().ok()?.take()
     }
 }
+
+/// How long a silent producer may take to close its books.
+const LAST_WORD: Millis = Millis::new(20);
 
 /// Bytes of blocks that are read in one go.
 const PAGE_BYTES: usize = 512 * 1024;

@@ -109,13 +109,14 @@ impl Readers {
 }
 
 impl Host {
-    /// Opens the response of a reader. `prefix` is sent at once.
+    /// Opens the response of a reader. `prefix` is sent at once; `finish_sent` when it holds the run's `finish`.
     pub fn open_reader(
         self: &Rc<Self>,
         signal: Option<AbortSignal>,
         dialect: Dialect,
         reader: Reader,
         prefix: &[u8],
+        finish_sent: bool,
     ) -> Result<ReadableStream, ReaderError> {
         let id = self.readers.next.get();
         self.readers.next.set(id.wrapping_add(1));
@@ -138,7 +139,7 @@ impl Host {
         )
         .map_err(ReaderError::Stream)?;
         body.pen().write(&Uint8Array::from(prefix));
-        let open = Open { reader, dialect, body, finish_sent: false, written: now() };
+        let open = Open { reader, dialect, body, finish_sent, written: now() };
         self.readers.open.try_borrow_mut().map_err(|_| HostError::Busy)?.insert(id, open);
         self.beat_soon();
         self.asks(id);

@@ -21,10 +21,12 @@ pub fn header(request: &Request, name: &str) -> Option<String> {
 /// Reads a body of at most `limit` bytes. A declared size above it is refused unread, an undeclared one as soon as it is passed.
 pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError> {
     let declared = header(request, "content-length").and_then(|text| text.trim().parse::<usize>().ok());
+    let Some(stream) = request.body() else { return Ok(Vec::new()) };
     if let Some(size) = declared.filter(|size| *size > limit) {
+        // Whoever stands in front may otherwise wait for the rest of the body before it passes the answer on.
+        let _ = stream.cancel();
         return Err(BodyError::TooLarge(Some(size)));
     }
-    let Some(stream) = request.body() else { return Ok(Vec::new()) };
     let reader: ReadableStreamDefaultReader = stream.get_reader().unchecked_into();
     let mut bytes = Vec::new();
     loop {

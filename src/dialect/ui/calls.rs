@@ -21,8 +21,8 @@ impl Calls {
     /// that it has left (clients would lose its result). `step`: the first part of the step that is open.
     pub(super) fn admit(&mut self, fold: &Fold, step: Option<usize>, chunk: Chunk) -> Option<Chunk> {
         if chunk.kind() == "tool-approval-response" {
-            let part = fold.part_at(fold.find_approval(chunk.text("approvalId")?)?)?;
-            return (state_of(&part) == "approval-requested").then_some(chunk);
+            let part = fold.parts.get(fold.find_approval(chunk.text("approvalId")?)?)?;
+            return (state_of(part) == "approval-requested").then_some(chunk);
         }
         let begins = matches!(chunk.kind(), "tool-input-start" | "tool-input-available" | "tool-input-error");
         let id = chunk.text("toolCallId")?.to_owned();
@@ -47,8 +47,8 @@ impl Calls {
 }
 
 fn input(fold: &Fold, step: Option<usize>, id: &str, mut chunk: Chunk) -> Option<Chunk> {
-    let known = step.and_then(|_| fold.find_in_step(id, Which::Any)).and_then(|at| fold.part_at(at));
-    let state = known.as_ref().map(state_of);
+    let known = step.and_then(|_| fold.find_in_step(id, Which::Any)).and_then(|at| fold.parts.get(at));
+    let state = known.map(state_of);
     let fits = match chunk.kind() {
         "tool-input-delta" => state == Some("input-streaming"),
         "tool-input-start" => matches!(state, None | Some("input-streaming")),
@@ -60,7 +60,7 @@ fn input(fold: &Fold, step: Option<usize>, id: &str, mut chunk: Chunk) -> Option
     if let Some(part) = known.filter(|_| chunk.kind() != "tool-input-delta") {
         // A second name, or static after dynamic, would become a second part on some versions: the first word counts.
         chunk.remove("dynamic");
-        chunk = match kind_of(&part).strip_prefix("tool-") {
+        chunk = match kind_of(part).strip_prefix("tool-") {
             Some(name) => chunk.with("toolName", name),
             None => chunk.with("toolName", part.get("toolName").cloned().unwrap_or_default()).with("dynamic", true),
         };
@@ -70,13 +70,13 @@ fn input(fold: &Fold, step: Option<usize>, id: &str, mut chunk: Chunk) -> Option
 
 /// An approval request, a denial or a result: its call is known and has no final result yet.
 fn answer(fold: &Fold, id: &str, chunk: Chunk) -> Option<Chunk> {
-    let part = fold.part_at(fold.find_call(id)?)?;
+    let part = fold.parts.get(fold.find_call(id)?)?;
     let fits = match chunk.kind() {
-        "tool-approval-request" => !matches!(state_of(&part), "approval-responded" | "output-available"),
-        "tool-output-denied" => state_of(&part) != "output-available",
+        "tool-approval-request" => !matches!(state_of(part), "approval-responded" | "output-available"),
+        "tool-output-denied" => state_of(part) != "output-available",
         _ => true,
     };
-    (fits && !is_settled(&part)).then_some(chunk)
+    (fits && !is_settled(part)).then_some(chunk)
 }
 
 #[cfg(test)]

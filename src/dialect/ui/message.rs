@@ -39,11 +39,15 @@ pub fn validate_message(message: &Value) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Longest message id, in bytes (`spec/helix.md` section 9 bounds ids so).
+const MAX_ID_BYTES: usize = 256;
+
 /// Checks a message's own keys and returns its parts unread.
 pub(super) fn validate_outline(message: &Value) -> Result<&Vec<Value>, Invalid> {
     let Some(map) = message.as_object() else { return Err(Invalid::new("message", "a message must be an object")) };
-    if !map.get("id").is_some_and(Value::is_string) {
-        return Err(Invalid::new("id", "a message must have a string id"));
+    match map.get("id").and_then(Value::as_str) {
+        Some(id) if (1..=MAX_ID_BYTES).contains(&id.len()) => {}
+        _ => return Err(Invalid::new("id", "a message must have an id, a string of 1 to 256 bytes")),
     }
     if !matches!(map.get("role").and_then(Value::as_str), Some("system" | "user" | "assistant")) {
         return Err(Invalid::new("role", "a message's role must be system, user or assistant"));

@@ -6,12 +6,15 @@
 
 use serde_json::Value;
 
+use crate::core::chunk::is_too_deep;
+
 /// The value of a JSON text or of a beginning of one; `None` when nothing can be read from it yet, or it is not JSON.
 pub fn parse_partial(text: &str) -> Option<Value> {
     if text.is_empty() {
         return None;
     }
-    serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&completed(text)?).ok())
+    let value: Value = serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&completed(text)?).ok())?;
+    (!is_too_deep(&value)).then_some(value)
 }
 
 /// What the scan is inside of.

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::message::{Invalid, validate_message, validate_outline};
 use crate::core::error::Code;
+use crate::core::lenient_json;
 
 /// Deepest nesting of a body. `serde_json` stops at 128 levels, so that everything accepted can be read again.
 pub const MAX_DEPTH: usize = 120;
@@ -105,13 +106,15 @@ impl ChatBody {
     /// # Errors
     /// [`Refusal`] says what to change.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
         if body.trim_ascii().is_empty() {
             return Self::from_map(Map::new());
         }
         if is_too_deep(body) {
             return Err(Refusal::TooDeep);
         }
-        let value: Value = serde_json::from_slice(body).map_err(|_| Refusal::NotJson)?;
+        let text = std::str::from_utf8(body).map_err(|_| Refusal::NotJson)?;
+        let value: Value = lenient_json::parse(text).map_err(|_| Refusal::NotJson)?;
         if has_key(&value, "__proto__") {
             return Err(Refusal::PrototypeKey);
         }

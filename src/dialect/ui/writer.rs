@@ -11,7 +11,7 @@ use super::calls::Calls;
 use super::fold::{Fold, OpenPart};
 use super::tool::{call_of, state_of};
 use super::vocabulary::{Type, flag, shape, typed};
-use crate::core::chunk::{Chunk, STAMP_KEYS, lifecycle};
+use crate::core::chunk::{Chunk, STAMP_KEYS, is_too_deep, lifecycle};
 use crate::core::ids::{AttemptId, MessageId, RunId};
 use crate::core::record::{Commit, Record};
 
@@ -48,6 +48,18 @@ pub struct RunWriter {
     /// The producer's `finish`, held back until the run completes.
     finish: Option<Chunk>,
     committed: Option<Value>,
+}
+
+/// What a chunk that is nested too deeply becomes: a call's failure, or nothing.
+fn without_depth(chunk: &Chunk) -> Option<Chunk> {
+    let said = match chunk.kind() {
+        "tool-input-available" | "tool-input-error" => {
+            Chunk::new("tool-input-error").with("toolName", chunk.text("toolName")?).with("input", Value::Null)
+        }
+        "tool-output-available" => Chunk::new("tool-output-error"),
+        _ => return None,
+    };
+    Some(said.with("toolCallId", chunk.text("toolCallId")?).with("errorText", "The value is nested too deeply"))
 }
 
 /// Text of the result that a call gets when its run ends without one.
@@ -110,6 +122,10 @@ impl RunWriter {
         }
         for key in STAMP_KEYS {
             chunk.remove(key);
+        }
+        if chunk.as_map().values().any(is_too_deep) {
+            let Some(said) = without_depth(&chunk) else { return out };
+            chunk = said;
         }
         match chunk.kind() {
             lifecycle::RUN_STARTED | lifecycle::STEP_START | lifecycle::STEP_COMMITTED | "abort" | "error" => {}

@@ -530,3 +530,44 @@ proptest! {
         prop_assert!(stored(&again).is_empty(), "{:?}", again);
     }
 }
+
+/// A value of so many nested arrays.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
+#[test]
+fn what_is_stored_can_be_read_again_however_deep_the_model_nests() {
+    for levels in [90, 99, 100, 120, 126] {
+        let chunks = [
+            json!({"type": "tool-input-start", "toolCallId": "c", "toolName": "n"}),
+            json!({"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": nested(levels).to_string()}),
+            json!({"type": "tool-input-available", "toolCallId": "c", "toolName": "n", "input": nested(levels)}),
+            json!({"type": "tool-output-available", "toolCallId": "c", "output": nested(levels)}),
+            json!({"type": "data-x", "data": nested(levels)}),
+        ];
+        let records = run(&chunks);
+        for record in &records {
+            let text = match record {
+                Record::Chunk { chunk, .. } => json!({"sequence": 1, "chunk": chunk.as_map()}).to_string(),
+                Record::Commit(commit) => json!({"messages": [commit.message]}).to_string(),
+            };
+            serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{levels} levels: {error}"));
+        }
+        validate_message(&last_commit(&records).unwrap().message).unwrap();
+        assert_eq!(story(&records).contains("tool-input-error"), levels > 99, "{levels}");
+    }
+}
+
+#[test]
+fn a_long_streamed_input_takes_time_in_proportion() {
+    let mut writer = writer();
+    writer.open();
+    writer.write(chunk(json!({"type": "tool-input-start", "toolCallId": "c", "toolName": "n"})));
+    let began = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    for _ in 0..20_000 {
+        writer.write(chunk(json!({"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "[1, 2, 3"})));
+    }
+    // Reading the text so far at each delta takes minutes; in proportion, it is well under a second.
+    assert!(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().saturating_sub(began).as_secs() < 10);
+}

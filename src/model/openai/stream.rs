@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use super::delta::{self, Piece};
 use super::tool_calls::ToolCalls;
 use crate::core::error::{Code, Failure};
+use crate::core::lenient_json;
 use crate::model::event_stream::{Event, EventStream};
 use crate::model::failure::{failure_of_event, failure_of_response};
-use crate::model::lenient_json;
 use crate::model::parts::{Batch, FinishReason, Parts};
 use crate::model::redact::quote;
 

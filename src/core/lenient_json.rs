@@ -1,4 +1,4 @@
-//! JSON from servers that cut text in the middle of a character.
+//! JSON from servers and browsers that cut text in the middle of a character.
 //!
 //! A JavaScript server that splits its text by UTF-16 units writes half of a surrogate pair (`"\ud83d"`) into one event and the other half
 //! into the next. That is JSON by its grammar, but no Unicode text, so a strict parser refuses the event and the reply would fail over an emoji.
