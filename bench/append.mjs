@@ -5,7 +5,7 @@ import { interleave, quantile, ratio, spread } from './stats.mjs';
 import { jsdo, ours } from './subjects.mjs';
 
 const ROUNDS = 6;
-const APPENDS = 1_500;
+const ROUND_MS = 1_200;
 const WIDTH = 16;
 
 export async function append({ origins, baseline }) {
@@ -14,18 +14,18 @@ export async function append({ origins, baseline }) {
     await subject.open(session);
     const text = (index) => String(index).padEnd(64, 'x');
     // Not measured: connections, compilation.
-    await load(200, WIDTH, (index) => subject.append(session, text(-1 - index)));
+    const warm = await load(200, WIDTH, (index) => subject.append(session, text(-1 - index)));
     const sequences = [];
     const latencies = [];
-    const ms = await load(APPENDS, WIDTH, async (index) => {
+    const { count, ms } = await load(ROUND_MS, WIDTH, async (index) => {
       const began = performance.now();
       sequences[index] = await subject.append(session, text(index));
       latencies.push(performance.now() - began);
     });
     const stored = new Map(await subject.stored(session));
-    must(stored.size === APPENDS + 200, `${name}: ${stored.size} chunks stored`);
+    must(stored.size === count + warm.count, `${name}: ${stored.size} chunks stored`);
     sequences.forEach((sequence, index) => must(stored.get(sequence) === text(index), `${name}: ${sequence} is not what was appended`));
-    return { rate: (APPENDS / ms) * 1000, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) };
+    return { rate: (count / ms) * 1000, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) };
   };
   const got = await interleave(ROUNDS, { ours: measure('ours', ours(origins.followed)), jsdo: measure('jsdo', jsdo(baseline)) });
   const of = (name, key) => got[name].map((round) => round[key]);

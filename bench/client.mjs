@@ -128,12 +128,12 @@ export class Stream {
   }
 }
 
-/** `count` requests, `width` at a time. `work(index)` makes one. Gives the time it took, in ms. */
-export async function load(count, width, work) {
-  let next = 0;
+/** Requests, `width` at a time, for `ms`. `work(index)` makes one. Gives how many were made, and the time that they took. */
+export async function load(ms, width, work) {
+  let count = 0;
   const began = now();
   await Promise.all(Array.from({ length: width }, async () => {
-    while (next < count) await work(next++);
+    while (now() - began < ms) await work(count++);
   }));
-  return now() - began;
+  return { count, ms: now() - began };
 }

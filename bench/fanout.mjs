@@ -5,13 +5,15 @@ import { interleave, quantile, ratio, spread } from './stats.mjs';
 import { jsdo, mustEqual, ours } from './subjects.mjs';
 
 const ROUNDS = 5;
-// Readers, and appends per round.
-const SIZES = [[100, 200], [500, 60]];
+const SIZES = [100, 500];
+// A round appends until it has made so many deliveries, or for so long.
+const DELIVERIES = 25_000;
+const ROUND_MS = 1_000;
 
 export async function fanout({ origins, baseline }) {
   const figures = [];
   const log = {};
-  for (const [readers, appends] of SIZES) {
+  for (const readers of SIZES) {
     const measure = (name, subject) => async (round) => {
       const session = `fanout-${name}-${readers}-${round}`;
       await subject.open(session);
@@ -25,12 +27,13 @@ export async function fanout({ origins, baseline }) {
       await new Promise((resolve) => setTimeout(resolve, 50));
       const before = streams.map((stream) => stream.frames);
       const began = now();
-      for (let index = 0; index < appends; index++) {
+      for (let index = 0; index * readers < DELIVERIES && now() - began < ROUND_MS; index++) {
         sent.push(String(index).padEnd(64, 'x'));
         moments.push(now());
         await subject.append(session, sent[index]);
       }
       const appended = now() - began;
+      const appends = sent.length;
       await Promise.all(streams.map((stream, index) => stream.until(before[index] + appends)));
       const ms = now() - began;
       const latencies = [];
