@@ -31,7 +31,7 @@ function stream(response, tokens, pace) {
   const say = () => {
     chunk({ content: `<${said}@${now().toFixed(3)}>` });
     said += 1;
-    if (said < tokens) { timer = setTimeout(say, began + pace * (said + 1) - now()); return; }
+    if (said < tokens) { timer = setTimeout(say, Math.max(0, began + pace * (said + 1) - now())); return; }
     chunk({}, 'stop');
     response.end('data: [DONE]\n\n');
   };

@@ -60,6 +60,7 @@ function pin(pid, core) {
 }
 
 const report = { when: new Date().toISOString(), cpu: os.cpus()[0]?.model, cores: os.cpus().length, node: process.version, measures: {} };
+if (os.loadavg()[0] > 1) process.stderr.write(`This machine has other work (load ${os.loadavg()[0].toFixed(1)}): ratios of short rounds will scatter.\n`);
 const lines = [];
 let wrong = false;
 const began = now();
