@@ -3,7 +3,7 @@
 //! What things are: [`ids`], [`time`], [`caller`], [`chunk`], [`record`], [`run`], [`error`].
 //!
 //! What happens to them:
-//! * [`session`]: the machine. Commands in, refusals or effects out.
+//! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
 //! * [`batch`]: when a producer's records are flushed.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next.
@@ -15,6 +15,7 @@ pub mod batch;
 pub mod block;
 pub mod caller;
 pub mod chunk;
+pub mod command;
 pub mod config;
 pub mod error;
 pub mod frame;

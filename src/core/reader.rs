@@ -30,6 +30,8 @@ pub enum Terminal {
     Failed(Code),
     /// The reader can learn no more here; its client comes back with its cursor.
     Dropped,
+    /// The reader waited for a run, and none started in time.
+    NotLive,
 }
 
 /// What a reader does next.
@@ -51,6 +53,15 @@ pub struct Reader {
     scope: Scope,
     cursor: Cursor,
     joined: Option<Cursor>,
+    parked: Option<Parked>,
+}
+
+/// A reader that does not take the end of an earlier run for an answer (`spec/helix.md` 1.5).
+#[derive(Clone, Debug)]
+struct Parked {
+    /// The run whose end is stale.
+    past: Option<RunId>,
+    gave_up: bool,
 }
 
 impl Reader {
@@ -61,7 +72,27 @@ impl Reader {
             Scope::Stream => cursor,
             Scope::Run(id) => view.find(id).map_or(cursor, |run| cursor.max(run.start)),
         };
-        Self { scope, cursor, joined: Some(view.durable().max(cursor)) }
+        Self { scope, cursor, joined: Some(view.durable().max(cursor)), parked: None }
+    }
+
+    /// The same reader, which waits for a run when none is live (`waitForLive=1`). [`Reader::gave_up`] ends the wait.
+    #[must_use]
+    pub fn waiting_for_live(mut self, view: &View) -> Self {
+        let live = matches!(view.status(), Some(StreamStatus::Active));
+        self.parked = (!live).then(|| Parked { past: view.run().map(|run| run.id.clone()), gave_up: false });
+        self
+    }
+
+    /// Whether the reader waits for a run to start.
+    pub fn is_parked(&self, view: &View) -> bool {
+        self.parked.as_ref().is_some_and(|parked| parked.past.as_ref() == view.run().map(|run| &run.id))
+    }
+
+    /// The wait for a run has been long enough.
+    pub fn gave_up(&mut self) {
+        if let Some(parked) = &mut self.parked {
+            parked.gave_up = true;
+        }
     }
 
     /// Everything up to here was handed to the response.
@@ -112,6 +143,10 @@ impl Reader {
         }
         match (self.joined, terminal) {
             (Some(joined), _) => Next::CaughtUp(joined),
+            (None, Some(_)) if self.is_parked(view) => match &self.parked {
+                Some(Parked { gave_up: true, .. }) => Next::End(Terminal::NotLive),
+                _ => Next::Wait,
+            },
             (None, Some(terminal)) => Next::End(terminal),
             (None, None) => Next::Wait,
         }
@@ -186,6 +221,27 @@ mod tests {
                 Next::End(_) | Next::Wait => return steps,
             }
         }
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_a_run_takes_no_stale_end() {
+        let over = view(5, StreamStatus::Ended, run("r", RunStatus::Completed, 0, Some(5), None));
+        let open = || Reader::open(Scope::Stream, at(5), &over).waiting_for_live(&over);
+        let mut reader = open();
+        assert_eq!(steps(&mut reader, &over), [Next::CaughtUp(at(5)), Next::Wait]);
+        let next = |status, stream, end| view(9, stream, run("r2", status, 5, end, None));
+        let mut follows = reader.clone();
+        assert_eq!(
+            steps(&mut follows, &next(RunStatus::Running, StreamStatus::Active, None)),
+            [Next::Slice(at(5), at(9)), Next::Wait]
+        );
+        let mut late = reader.clone();
+        let done = next(RunStatus::Completed, StreamStatus::Ended, Some(9));
+        assert_eq!(steps(&mut late, &done), [Next::Slice(at(5), at(9)), Next::End(Terminal::Completed)]);
+        reader.gave_up();
+        assert_eq!(steps(&mut reader, &over), [Next::End(Terminal::NotLive)]);
+        let live = Reader::open(Scope::Stream, at(5), &running(5)).waiting_for_live(&running(5));
+        assert!(!live.is_parked(&running(5)));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::caller::Caller;
+use super::command::NotFound;
 use super::error::Code;
 use super::run::RunStatus;
-use super::session::{NotFound, Session, StreamStatus};
+use super::session::{Session, StreamStatus};
 use super::storage::{MessageRow, StorageError};
 
 /// Everything of a snapshot but its messages: read first, so that the rows can be bounded by it.

@@ -20,6 +20,7 @@ pub fn terminal(terminal: Terminal) -> Vec<u8> {
         Terminal::Paused => event("end", &json!({ "status": "paused" })),
         Terminal::Failed(code) => fail(code, false),
         Terminal::Dropped => fail(Code::TransportStreamDrop, true),
+        Terminal::NotLive => not_live(),
     }
 }
 
@@ -27,6 +28,15 @@ pub fn terminal(terminal: Terminal) -> Vec<u8> {
 pub fn fail(code: Code, recoverable: bool) -> Vec<u8> {
     let body = json!({ "error": code.message(), "errorDetail": error_detail(code), "recoverable": recoverable });
     event("fail", &body)
+}
+
+fn not_live() -> Vec<u8> {
+    let code = Code::TransportStreamDrop;
+    let mut detail = error_detail(code);
+    if let Value::Object(detail) = &mut detail {
+        detail.insert("cause".into(), "run_not_live".into());
+    }
+    event("fail", &json!({ "error": "No run has started", "errorDetail": detail, "recoverable": true }))
 }
 
 fn event(name: &str, data: &Value) -> Vec<u8> {
@@ -51,5 +61,6 @@ mod tests {
              \"provider_timeout\",\"category\":\"provider\",\"retryable\":true},\"recoverable\":false}\n\n"
         );
         assert!(text(terminal(Terminal::Dropped)).contains("\"recoverable\":true"));
+        assert!(text(terminal(Terminal::NotLive)).contains("\"cause\":\"run_not_live\"},\"recoverable\":true"));
     }
 }

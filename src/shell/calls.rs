@@ -12,11 +12,11 @@ use super::production::NotStarted;
 use super::readers::{Dialect, ReaderError};
 use super::request::{BodyError, body, header};
 use crate::core::caller::Caller;
+use crate::core::command::{Input, NotFound, StartRefused, StopTarget};
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, MessageId, RunId};
-use crate::core::reader::Scope;
+use crate::core::reader::{Reader, Scope};
 use crate::core::run::{Outcome, RunStatus};
-use crate::core::session::{Input, NotFound, StartRefused, StopTarget};
 use crate::core::snapshot;
 use crate::core::storage::{Storage, StorageError};
 use crate::dialect::cursor;
@@ -216,7 +216,13 @@ impl Host {
         if asked > head {
             return Err(self.beyond(asked, head));
         }
-        let stream = self.open_reader(request.signal().into(), Dialect::Wire, Scope::Stream, asked, OPENING);
+        let waits = query_value(query, "waitForLive").is_some_and(|value| value == "1");
+        let reader = self.session(|session| {
+            let reader = Reader::open(Scope::Stream, asked, session.view());
+            if waits { reader.waiting_for_live(session.view()) } else { reader }
+        });
+        let reader = reader.map_err(|error| unreadable(&error))?;
+        let stream = self.open_reader(request.signal().into(), Dialect::Wire, reader, OPENING);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, false))
     }
 
@@ -276,7 +282,9 @@ impl Host {
     }
 
     fn chat_reader(self: &Rc<Self>, request: &Request, run: RunId, cursor: Cursor, prefix: &[u8]) -> Answer {
-        let stream = self.open_reader(request.signal().into(), Dialect::Chat, Scope::Run(run), cursor, prefix);
+        let reader = self.session(|session| Reader::open(Scope::Run(run), cursor, session.view()));
+        let reader = reader.map_err(|error| unreadable(&error))?;
+        let stream = self.open_reader(request.signal().into(), Dialect::Chat, reader, prefix);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
     }
 

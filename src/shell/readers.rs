@@ -18,7 +18,7 @@ use super::host::{Host, HostError};
 use crate::core::frame;
 use crate::core::ids::Cursor;
 use crate::core::log::Batch;
-use crate::core::reader::{Next, Reader, Scope, Terminal};
+use crate::core::reader::{Next, Reader, Terminal};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
 use crate::dialect::ui::response as chat;
@@ -107,18 +107,17 @@ impl Readers {
 }
 
 impl Host {
-    /// Opens a response that has everything up to `cursor`. `prefix` is sent at once.
+    /// Opens the response of a reader. `prefix` is sent at once.
     pub fn open_reader(
         self: &Rc<Self>,
         signal: Option<AbortSignal>,
         dialect: Dialect,
-        scope: Scope,
-        cursor: Cursor,
+        reader: Reader,
         prefix: &[u8],
     ) -> Result<ReadableStream, ReaderError> {
         let id = self.readers.next.get();
         self.readers.next.set(id.wrapping_add(1));
-        let reader = self.session(|session| Reader::open(scope, cursor, session.view()))?;
+        let parked = self.session(|session| reader.is_parked(session.view()))?;
         let wants = Rc::downgrade(self);
         let leaves = Rc::downgrade(self);
         let (stream, body) = body::open(
@@ -141,10 +140,23 @@ impl Host {
         self.readers.open.try_borrow_mut().map_err(|_| HostError::Busy)?.insert(id, open);
         self.beat_soon();
         self.drain_soon();
+        if parked {
+            self.give_up_later(id);
+        }
         // A run that nobody followed may have waited longer than a followed one does.
         let host = Rc::clone(self);
         self.spawn(async move { host.pump() });
         Ok(stream)
+    }
+
+    /// Bounds the wait of a reader that waits for a run.
+    fn give_up_later(self: &Rc<Self>, id: u64) {
+        let host = Rc::clone(self);
+        self.spawn(async move {
+            sleep(host.config.settings.live_wait).await;
+            host.readers.change(id, |open| open.reader.gave_up());
+            host.drain();
+        });
     }
 
     /// Gives every hungry reader its next slice, in a turn of its own.
@@ -324,7 +336,7 @@ fn last_words(dialect: Dialect, terminal: Terminal, finish_sent: bool) -> Option
         Terminal::Paused => chat::Outcome::Suspended,
         Terminal::Interrupted => chat::Outcome::Stopped,
         Terminal::Failed(code) => chat::Outcome::Failed(code),
-        Terminal::Dropped => return None,
+        Terminal::Dropped | Terminal::NotLive => return None,
     };
     let mut bytes = Vec::new();
     chat::terminal(outcome, finish_sent, &mut bytes);

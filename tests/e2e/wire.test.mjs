@@ -142,3 +142,24 @@ test('an absent session: 200 exists:false on /info and /chunks, 404 on /sse and 
   assertRefused(await call(`${s.own}/sse`), 404)
   assertRefused(await call(`${s.own}/snapshot`), 404)
 })
+
+describe('waitForLive', () => {
+  test('a reader that waits takes no stale end for an answer, and follows the next run', async () => {
+    const s = set.session()
+    set.model.script('first', textScript(['one']))
+    await s.ask('first')
+    const { head } = await s.info()
+    const waiting = await s.sse(head, { waitForLive: 1 })
+    await waiting.until((frame) => frame.event === 'caught-up')
+    set.model.script('second', textScript(['two']))
+    await s.ask('second')
+    const got = await waiting.collect()
+    assertWireBody(got, head)
+    assert.ok(got.frames.some((frame) => frame.data?.includes('two')))
+    assert.equal(got.frames.at(-1).event, 'end')
+  })
+
+  test('an unknown session is 404 with it, too', async () => {
+    assert.equal((await set.session().sse(0, { waitForLive: 1 })).status, 404)
+  })
+})

@@ -2,10 +2,11 @@
 
 use super::examples::{LEASE, NOW, at, chunk, commit, me, row, start, started};
 use crate::core::caller::Caller;
+use crate::core::command::{Due, NotFound, StartRefused, StopTarget, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::{RunId, Sequence, SequenceOutOfRange};
 use crate::core::run::{Fence, Outcome, RunStatus};
-use crate::core::session::{Due, NotFound, Session, StartRefused, StopTarget, StreamStatus, WriteRefused};
+use crate::core::session::{Session, StreamStatus};
 use crate::core::storage::{BlockRow, CheckpointKind, Storage, Stored, Write};
 use crate::core::time::{Millis, UnixMillis};
 

@@ -2,10 +2,11 @@
 
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
+use crate::core::command::{Input, Start, StartRefused, Started};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
 use crate::core::record::{Commit, Record};
 use crate::core::run::{Fence, Vocabulary};
-use crate::core::session::{Input, Session, Start, StartRefused, Started, StreamStatus};
+use crate::core::session::{Session, StreamStatus};
 use crate::core::storage::double::Double;
 use crate::core::storage::{SessionRow, Storage};
 use crate::core::time::{Millis, UnixMillis};

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
+use crate::core::command::WriteRefused;
 use crate::core::ids::RunId;
 use crate::core::run::{Fence, Outcome};
-use crate::core::session::WriteRefused;
 
 /// One thing that a producer writes.
 #[derive(Clone, Debug)]

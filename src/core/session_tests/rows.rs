@@ -1,8 +1,9 @@
 //! Rows written are money (DESIGN.md section 9): counted on native SQLite, where the object counts the same rows.
 
 use super::examples::{LEASE, NOW, chunk, chunk_of, commit, start};
+use crate::core::command::Effects;
 use crate::core::run::Outcome;
-use crate::core::session::{Effects, Session};
+use crate::core::session::Session;
 use crate::core::storage::Storage;
 use crate::core::storage::native::Native;
 

@@ -4,6 +4,7 @@ use super::model::{Facts, Item, Model};
 use super::readers::Following;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
+use crate::core::command::{Due, Effects, Input, Start, StartRefused, StopTarget, WriteRefused};
 use crate::core::error::Code;
 use crate::core::frame;
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
@@ -11,9 +12,7 @@ use crate::core::log::Ticket;
 use crate::core::reader::{Next, Terminal};
 use crate::core::record::{Commit, Record};
 use crate::core::run::{Fence, Outcome, Vocabulary};
-use crate::core::session::{
-    Due, Effects, Input, KEEP_ALIVE, Session, Start, StartRefused, StopTarget, StreamStatus, WriteRefused,
-};
+use crate::core::session::{KEEP_ALIVE, Session, StreamStatus};
 use crate::core::snapshot;
 use crate::core::storage::double::{Double, Fault};
 use crate::core::storage::{CheckpointKind, Storage, Write};
