@@ -4,7 +4,7 @@
 //! encoded once and shared by all readers of the same dialect that stand at the same cursor.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use js_sys::Uint8Array;
@@ -49,6 +49,8 @@ struct Open {
 pub struct Readers {
     open: RefCell<BTreeMap<u64, Open>>,
     next: Cell<u64>,
+    /// Readers that asked for more while there was more; the next drain is theirs.
+    asking: RefCell<BTreeSet<u64>>,
     draining: Cell<bool>,
     beating: Cell<bool>,
 }
@@ -124,7 +126,7 @@ impl Host {
             signal,
             move || {
                 if let Some(host) = wants.upgrade() {
-                    host.drain_soon();
+                    host.asks(id);
                 }
             },
             move || {
@@ -139,7 +141,7 @@ impl Host {
         let open = Open { reader, dialect, body, finish_sent: false, written: now() };
         self.readers.open.try_borrow_mut().map_err(|_| HostError::Busy)?.insert(id, open);
         self.beat_soon();
-        self.drain_soon();
+        self.asks(id);
         if parked {
             self.give_up_later(id);
         }
@@ -159,26 +161,37 @@ impl Host {
         });
     }
 
-    /// Gives every hungry reader its next slice, in a turn of its own.
-    pub fn drain_soon(self: &Rc<Self>) {
+    /// A reader wants more. When there is more, it gets it in a turn of its own: this may be called from within a write.
+    fn asks(self: &Rc<Self>, id: u64) {
+        if !matches!(self.step(id), Ok(Some(step)) if step.next != Next::Wait) {
+            return;
+        }
+        if let Ok(mut asking) = self.readers.asking.try_borrow_mut() {
+            asking.insert(id);
+        }
         if self.readers.draining.replace(true) {
             return;
         }
         let host = Rc::clone(self);
         self.spawn(async move {
             host.readers.draining.set(false);
-            host.drain();
+            let asking = host.readers.asking.try_borrow_mut().map(|mut asking| std::mem::take(&mut *asking));
+            host.serve(asking.unwrap_or_default());
         });
     }
 
-    /// Gives every hungry reader its next slice.
+    /// The log has moved: gives every hungry reader its next slice.
     pub fn drain(self: &Rc<Self>) {
-        if self.is_held() || self.readers.is_empty() {
+        self.serve(self.readers.ids());
+    }
+
+    fn serve(self: &Rc<Self>, ids: impl IntoIterator<Item = u64>) {
+        if self.is_held() {
             return;
         }
         let mut slices = HashMap::new();
         let now = now();
-        for id in self.readers.ids() {
+        for id in ids {
             while self.advance(id, now, &mut slices) {}
         }
     }
@@ -242,6 +255,8 @@ impl Host {
     }
 
     fn step(&self, id: u64) -> Result<Option<Step>, HostError> {
+        // Loads the session, if need be, before the borrow: a load calls into JavaScript.
+        self.session(|_| ())?;
         let open = self.readers.open.try_borrow().map_err(|_| HostError::Busy)?;
         let Some(entry) = open.get(&id) else { return Ok(None) };
         let next = self.session(|session| entry.reader.next(session.view()))?;
