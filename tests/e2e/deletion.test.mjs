@@ -70,6 +70,18 @@ describe('deleting', () => {
     assert.deepEqual(await rows(s), {})
   })
 
+  test('a finished session breaks the readers that wait for its next run', async () => {
+    const s = set.session()
+    set.model.script(s.id, textScript(['x']))
+    await s.ask(s.id)
+    const parked = await s.sse((await s.info()).head, { waitForLive: 1 })
+    await parked.until((f) => f.event === 'caught-up')
+    await s.delete()
+    const got = await parked.collect(5000)
+    assert.equal(got.ended, 'broken')
+    assert.doesNotMatch(got.text, /event: (end|fail)/)
+  })
+
   test('leaves nothing for the alarm to do', async () => {
     const { s } = await live()
     await s.delete()

@@ -7,8 +7,9 @@ import { gate, textScript } from './harness/fake-model.mjs'
 import { stage } from './harness/stage.mjs'
 
 const LEASE_MS = 2500
+const LIVE_WAIT_MS = 700
 // The seam shows when the run's row says that it ended.
-const set = stage({ vars: { LEASE_MS, TEST_SEAMS: '1' } })
+const set = stage({ vars: { LEASE_MS, LIVE_WAIT_MS, TEST_SEAMS: '1' } })
 const runRow = async (s) => (await s.seam('storage', { json: 'load' })).body.ok.run
 
 /** Runs that have said 'part', with their objects killed under them; answers when they were last alive. */
@@ -71,4 +72,16 @@ test('whoever asks first, and whatever for, does not wait for a dead run', async
   await assertChatBody(await sender.ask('next'))
   assert.deepEqual((await sender.snapshot()).body.messages.map(textOf), [sender.id, 'part', 'next', 'next'])
   for (const s of [wire, chat]) await assertLost(s)
+})
+
+test('a reader that waits for a run that never starts is told to come back', async () => {
+  const s = set.session()
+  set.model.script(s.id, textScript(['over']))
+  await s.ask(s.id)
+  const { head } = await s.info()
+  const begun = performance.now()
+  const { terminal } = assertWireBody(await (await s.sse(head, { waitForLive: 1 })).collect(LIVE_WAIT_MS + 5000), head)
+  assert.ok(performance.now() - begun >= LIVE_WAIT_MS - 50)
+  assert.deepEqual([terminal.event, terminal.data.recoverable, terminal.data.errorDetail.code], ['fail', true, 'transport_stream_drop'])
+  assert.equal((await s.info()).readers, 0)
 })
