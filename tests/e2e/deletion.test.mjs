@@ -106,6 +106,24 @@ describe('deleting', () => {
     assert.equal((await s.log())[0].sequence, 1)
   })
 
+  const reads = {
+    'in pages': (s) => s.log(40),
+    'for one chunk': (s) => s.page(0, 1),
+    'from the wire': async (s) => (await s.sse(0)).collect(),
+    'by a reader that left': async (s) => (await s.sse(0)).cut(),
+  }
+  for (const [how, read] of Object.entries(reads)) {
+    test(`works when a long log has just been read ${how}`, async () => {
+      const s = set.session()
+      set.model.script(s.id, textScript(Array(100).fill('z'.repeat(16 * 1024))))
+      await s.ask(s.id)
+      await read(s)
+      const gone = await s.delete()
+      assert.deepEqual([gone.status, gone.body], [200, { success: true }])
+      assert.deepEqual([await s.info(), await rows(s)], [{ exists: false }, {}])
+    })
+  }
+
   test('outlives a crash', async () => {
     const { s } = await live()
     const kept = set.session()
