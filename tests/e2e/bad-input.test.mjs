@@ -174,6 +174,16 @@ describe('routes and methods', () => {
     }
   })
 
+  test('the handles of tests do not exist', async () => {
+    const s = set.session()
+    for (const name of ['panic', 'counts', 'append', 'storage']) {
+      assertRefused(await s.seam(name), 404, name)
+      assertRefused(await s.seam(name, { json: 'load' }), 404, `POST ${name}`)
+      assertRefused(await followed.seam(name), 404, `${name} on a live session`)
+    }
+    await nothingStored(s)
+  })
+
   test('a wrong method is refused', async () => {
     const s = set.session()
     for (const [method, url] of [['PUT', s.chat], ['PATCH', s.chat], ['POST', `${s.own}/sse`], ['POST', `${s.own}/info`], ['GET', `${s.chat}/stop`], ['DELETE', `${s.own}/chunks`]]) {

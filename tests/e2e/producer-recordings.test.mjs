@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { assertChatBody } from './harness/assertions.mjs'
-import { VERSIONS, foldAll, reasoningOf, textOf } from './harness/clients.mjs'
+import { VERSIONS, foldAll, reasoningOf, textOf, validateMessages } from './harness/clients.mjs'
 import { replayScript, step, textScript } from './harness/fake-model.mjs'
 import { chatRecordings, contentOf } from './harness/recordings.mjs'
 import { userMessage } from './harness/session.mjs'
@@ -53,6 +53,19 @@ describe('the same reply', () => {
   }
 })
 
+test('an emoji that the model cut in two between deltas does not fail the reply', async () => {
+  const s = set.session()
+  const emoji = '👋'
+  set.model.enqueue(textScript([`a${emoji[0]}`, `${emoji[1]}b`]))
+  const got = await s.ask('half an emoji')
+  await assertChatBody(got)
+  for (const version of VERSIONS) {
+    const { text, status } = await foldAll(version, got.raw, [userMessage('x')])
+    assert.equal(status, 'ready', got.text.slice(-300))
+    assert.match(text, /^a(👋|\uFFFD{1,2})b$/u)
+  }
+})
+
 test('an exotic finish reason becomes one that every client knows', async () => {
   set.model.enqueue(textScript(['x'], { finish: 'galaxy_collapsed' }))
   const got = await set.session().ask('reason')
@@ -60,17 +73,78 @@ test('an exotic finish reason becomes one that every client knows', async () => 
   assert.equal(chunksOf(got.frames).at(-1).finishReason, 'other')
 })
 
-test('a __proto__ key in a tool call does not fail the reply', async () => {
-  const s = set.session()
-  set.model.enqueue(textScript([], { tool: { id: 'c', name: 'hostile', arguments: '{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},"a":1}' } }))
-  const got = await s.ask('proto')
-  await assertChatBody(got)
-  for (const version of VERSIONS) {
-    const { reply, status, error } = await foldAll(version, got.raw, [userMessage('proto')])
-    assert.equal(status, 'ready', `ai ${version}: ${error?.message}`)
-    assert.equal(toolsOf(reply)[0].input.a, 1)
+describe('hostile keys in a tool call', () => {
+  const inputs = {
+    '__proto__ and constructor.prototype': '{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},"a":1}',
+    'an escaped __proto__': '{"\\u005f_proto__":{"admin":true},"a":1}',
+    '__proto__ deep inside': '{"list":[{"deep":{"__proto__":null}}],"a":1}',
+    'constructor deep inside': '{"list":[{"constructor":{"prototype":{}}}],"a":1}',
+    '__proto__ as a value': '{"key":"__proto__","a":1}',
   }
-  assert.equal((await s.snapshot()).status, 200)
+  for (const [name, input] of Object.entries(inputs)) {
+    test(`${name}: every version renders the reply, live and from the snapshot`, async () => {
+      const s = set.session()
+      // Streamed in pieces that cut the keys.
+      set.model.enqueue(textScript(['look'], { tool: { id: 'c', name: 'hostile', arguments: input.match(/.{1,5}/gs) } }))
+      const got = await s.ask('proto')
+      await assertChatBody(got)
+      const { status, body } = await s.snapshot()
+      assert.equal(status, 200)
+      for (const version of VERSIONS) {
+        const { reply, status, error } = await foldAll(version, got.raw, [userMessage('proto')])
+        assert.equal(status, 'ready', `ai ${version}: ${error?.message}`)
+        assert.equal(textOf(reply), 'look')
+        for (const shown of [reply, body.messages.at(-1)]) assert.equal(toolsOf(shown)[0].input.a, 1)
+        await validateMessages(version, body.messages)
+      }
+      assert.equal({}.admin, undefined, 'nobody’s prototype was changed')
+      for (const text of [got.text, JSON.stringify(body)]) {
+        for (const key of ['"__proto__":', '"\\u005f_proto__":']) assert.ok(!text.includes(key), `${key} in ${text.slice(0, 300)}`)
+      }
+
+      set.model.enqueue(textScript(['fine']))
+      const next = await s.ask('and again', { history: body.messages })
+      await assertChatBody(next)
+      assert.equal((await foldAll('7-latest', next.raw, [userMessage('x')])).text, 'fine', 'what the client was given, it may send back')
+    })
+  }
+})
+
+describe('how a reply ended', () => {
+  const USAGE = { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18, prompt_tokens_details: { cached_tokens: 3 }, completion_tokens_details: { reasoning_tokens: 2 } }
+
+  test('usage is in the message’s metadata, for every version and in the snapshot', async () => {
+    const s = set.session()
+    set.model.enqueue(textScript(['x'], { usage: USAGE }))
+    const got = await s.ask('usage')
+    await assertChatBody(got)
+    const { body } = await s.snapshot()
+    const { usage } = body.messages.at(-1).metadata
+    assert.deepEqual([usage.inputTokens, usage.outputTokens, usage.totalTokens], [11, 7, 18], JSON.stringify(usage))
+    for (const version of VERSIONS) {
+      const { reply } = await foldAll(version, got.raw, [userMessage('usage')])
+      assert.deepEqual(reply.metadata, body.messages.at(-1).metadata, `ai ${version}`)
+    }
+  })
+
+  test('without usage there is none', async () => {
+    const s = set.session()
+    set.model.enqueue(textScript(['x']))
+    await s.ask('no usage')
+    assert.equal((await s.snapshot()).body.messages.at(-1).metadata?.usage, undefined)
+  })
+
+  for (const [said, expected] of Object.entries({ stop: 'stop', length: 'length', content_filter: 'content-filter', tool_calls: 'tool-calls' })) {
+    test(`${said} becomes ${expected}`, async () => {
+      const tool = said === 'tool_calls' ? { id: 'c', name: 't', arguments: '{}' } : undefined
+      set.model.enqueue(textScript(['x'], { finish: said, tool }))
+      const got = await set.session().ask(said)
+      await assertChatBody(got)
+      assert.equal(chunksOf(got.frames).at(-1).finishReason, expected)
+      const seen = (await foldAll('7-latest', got.raw, [userMessage('x')])).finishes.at(-1)
+      assert.equal(seen.finishReason, expected)
+    })
+  }
 })
 
 test('a reply that talks about __proto__ is left alone', async () => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { assertRefused, assertWireBody } from './harness/assertions.mjs'
-import { gate, textScript } from './harness/fake-model.mjs'
+import { gate, step, textScript } from './harness/fake-model.mjs'
 import { call } from './harness/session.mjs'
 import { readSse } from './harness/sse.mjs'
 import { stage } from './harness/stage.mjs'
@@ -119,6 +119,67 @@ describe('a live log', () => {
       assert.equal(terminal.data.status, 'completed')
     })
     await sent.collect()
+  })
+
+  test('held at several points, is joined at every cursor of each, and at its head', async () => {
+    const points = Array.from({ length: 4 }, gate)
+    set.model.enqueue(textScript(points.flatMap((g, i) => [`before ${i} `, g, `after ${i} `]), { reasoning: ['hm'] }))
+    const s = set.session()
+    const sent = await s.send('held')
+    const joined = []
+    for (const [index, next] of points.entries()) {
+      await sent.until((f) => f.data?.includes(`before ${index} `))
+      const { head } = await s.info()
+      for (let from = 0; from <= head; from++) {
+        const reader = await s.sse(from)
+        const caughtUp = await reader.until((f) => f.event === 'caught-up')
+        assert.equal(JSON.parse(caughtUp.data).head, head)
+        joined.push({ from, head, reader })
+      }
+      const beyond = await call(`${s.own}/sse?fromSequence=${head + 1}`)
+      assertRefused(beyond)
+      assert.equal(beyond.body.head, head)
+      next.open()
+    }
+    const bodies = await Promise.all(joined.map(({ reader }) => reader.collect()))
+    const log = await s.log()
+    bodies.forEach((got, i) => {
+      const { from, head } = joined[i]
+      const { chunks, historyLength } = assertWireBody(got, from)
+      assert.deepEqual(chunks, log.slice(from), `from ${from} at head ${head}`)
+      assert.equal(historyLength, head - from)
+    })
+  })
+
+  test('is joined in full flow at whatever its head is', async () => {
+    const s = set.session()
+    set.model.enqueue([step.mode({ paceMs: 3 }), ...textScript(Array.from({ length: 150 }, (_, i) => `w${i} `))])
+    const sent = await s.send('flow')
+    const bodies = []
+    for (let frame; (frame = await sent.next()); ) {
+      if (frame.id === undefined || Number(frame.id) % 4) continue
+      const from = Number(frame.id)
+      bodies.push(s.sse(undefined, { headers: { 'last-event-id': String(from) } }).then(async (r) => ({ from, got: await r.collect() })))
+    }
+    const log = await s.log()
+    assert.ok(bodies.length > 30)
+    for (const { from, got } of await Promise.all(bodies)) assert.deepEqual(assertWireBody(got, from).chunks, log.slice(from))
+  })
+
+  test('takes Last-Event-ID as the cursor, and the query before it', async () => {
+    const held = gate()
+    set.model.enqueue(textScript(['one ', 'two ', held, 'three']))
+    const s = set.session()
+    const sent = await s.send('live last-event-id')
+    await sent.until((f) => f.data?.includes('two '))
+    const readers = [
+      [3, await s.sse(undefined, { headers: { 'last-event-id': '3' } })],
+      [1, await s.sse(1, { headers: { 'last-event-id': '3' } })],
+      [0, await s.sse(0, { headers: { 'last-event-id': '3' } })],
+    ]
+    held.open()
+    const log = (await sent.collect()) && (await s.log())
+    for (const [from, reader] of readers) assert.deepEqual(assertWireBody(await reader.collect(), from).chunks, log.slice(from))
   })
 
   test('ends with end{interrupted} when it is stopped', async () => {

@@ -9,6 +9,8 @@ export function sseParser() {
   let offset = 0
   let fields = null
   let afterCr = false
+  // Bytes of `pending` that hold no line end: a line of megabytes is looked at once.
+  let scanned = 0
 
   function line(text, end, out) {
     if (text === '') {
@@ -33,7 +35,7 @@ export function sseParser() {
       pending = pending.length ? Buffer.concat([pending, bytes]) : Buffer.from(bytes)
       const out = []
       let start = 0
-      for (let at = 0; at < pending.length; at++) {
+      for (let at = scanned; at < pending.length; at++) {
         const byte = pending[at]
         if (byte === 0x0a && afterCr && at === start) {
           afterCr = false
@@ -51,6 +53,7 @@ export function sseParser() {
       }
       offset += start
       pending = pending.subarray(start)
+      scanned = pending.length
       return out
     },
     rest: () => (fields || pending.length ? { fields, bytes: pending } : null),

@@ -7,7 +7,7 @@ export { chunksOf, isData, isDone, parseSse } from './sse-parser.mjs'
 
 /**
  * Sends a request on a socket of its own and answers a `SseStream` as soon as the headers are here.
- * `json` is sent as a JSON body (and makes the request a POST).
+ * `json` is sent as a JSON body (and makes the request a POST). `body`: text or bytes, or a list of them and of gates to wait for.
  */
 export async function openSse(url, { method, headers = {}, body, json, ms = LONG } = {}) {
   const payload = json === undefined ? body : JSON.stringify(json)
@@ -16,7 +16,7 @@ export async function openSse(url, { method, headers = {}, body, json, ms = LONG
     agent: false,
     headers: {
       ...(json === undefined ? {} : { 'content-type': 'application/json' }),
-      ...(payload === undefined ? {} : { 'content-length': Buffer.byteLength(payload) }),
+      ...(payload === undefined || Array.isArray(payload) ? {} : { 'content-length': Buffer.byteLength(payload) }),
       ...headers,
     },
   })
@@ -24,13 +24,23 @@ export async function openSse(url, { method, headers = {}, body, json, ms = LONG
     request.once('response', resolve)
     request.once('error', reject)
   })
-  request.end(payload)
+  if (Array.isArray(payload)) writeAll(request, payload)
+  else request.end(payload)
   try {
     return new SseStream(request, await within(opened, ms, `the headers of ${request.method} ${url}`))
   } catch (error) {
     request.destroy()
     throw error
   }
+}
+
+async function writeAll(request, pieces) {
+  request.flushHeaders()
+  for (const piece of pieces) {
+    if (typeof piece?.then === 'function') await piece
+    else request.write(piece)
+  }
+  request.end()
 }
 
 /** `openSse` to the end: `{status, headers, frames, ended, raw, …}`. */
