@@ -220,8 +220,8 @@ impl Host {
     async fn delete(self: &Rc<Self>, caller: &Caller) -> Answer {
         let writes = self.session(|session| session.delete(caller));
         let writes = writes.map_err(|error| unreadable(&error))?.map_err(absent)?;
-        self.abandon();
         self.storage.apply(&writes).map_err(|error| unreadable(&error.into()))?;
+        self.abandon();
         self.throw_away();
         self.readers.break_all();
         self.erase().await.map_err(|error| unreadable(&error))?;

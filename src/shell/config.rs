@@ -1,5 +1,7 @@
 //! The deployment's configuration, read once for an object.
 
+use std::cell::OnceCell;
+
 use wasm_bindgen::{JsCast, JsValue};
 use worker::Env;
 
@@ -32,9 +34,15 @@ impl Config {
     }
 }
 
+thread_local! {
+    /// A deployment's variables never change within an isolate, and reading them costs a dozen calls.
+    static SETTINGS: OnceCell<Result<Settings, String>> = const { OnceCell::new() };
+}
+
 /// The settings alone, for the Worker.
 pub fn settings(env: &Env) -> Result<Settings, String> {
-    Settings::read(|name| variable(env, name)).map_err(|error| error.to_string())
+    let read = || Settings::read(|name| variable(env, name)).map_err(|error| error.to_string());
+    SETTINGS.with(|known| known.get_or_init(read).clone())
 }
 
 /// A variable or secret as text; a JSON variable as its JSON text.

@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
 use futures::FutureExt;
+use futures::channel::oneshot;
 use thiserror::Error;
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
@@ -61,6 +62,8 @@ pub struct Host {
     generation: Cell<u64>,
     unconfirmed: Cell<Option<Ticket>>,
     syncing: Cell<bool>,
+    /// Requests that answer once everything written before them is durable.
+    waiting: RefCell<Vec<oneshot::Sender<()>>>,
     /// Nothing is published until the rows that a reload found are known to be durable.
     held: Cell<bool>,
     armed: Cell<Option<UnixMillis>>,
@@ -80,6 +83,7 @@ impl Host {
             generation: Cell::new(0),
             unconfirmed: Cell::new(None),
             syncing: Cell::new(false),
+            waiting: RefCell::default(),
             held: Cell::new(false),
             armed: Cell::new(None),
         })
@@ -123,10 +127,13 @@ impl Host {
     /// Waits until everything written so far is durable. What is written meanwhile may be read as well: the platform holds a finished
     /// answer back until the writes before it are durable.
     pub async fn settled_writes(self: &Rc<Self>) -> Result<(), HostError> {
-        if self.held.get() || self.session(|session| session.is_unconfirmed())? {
-            self.sync().await?;
+        if !self.held.get() && !self.session(|session| session.is_unconfirmed())? {
+            return Ok(());
         }
-        Ok(())
+        let (done, confirmed) = oneshot::channel();
+        self.waiting.try_borrow_mut().map_err(|_| HostError::Busy)?.push(done);
+        self.confirm_soon();
+        confirmed.await.map_err(|_| HostError::Busy)
     }
 
     /// Forgets the session in memory; the next command reads it from its rows again.
@@ -193,6 +200,10 @@ impl Host {
         Ok(())
     }
 
+    fn is_awaited(&self) -> bool {
+        self.waiting.try_borrow().is_ok_and(|waiting| !waiting.is_empty())
+    }
+
     async fn sync(&self) -> Result<(), StorageError> {
         let promise: Result<_, JsValue> = self.object.sync();
         let done = match promise {
@@ -209,9 +220,10 @@ impl Host {
         }
         let host = Rc::clone(self);
         spawn_local(async move {
-            while host.held.get() || host.unconfirmed.get().is_some() {
+            while host.held.get() || host.unconfirmed.get().is_some() || host.is_awaited() {
                 let generation = host.generation.get();
                 let ticket = host.unconfirmed.take();
+                let waiting = host.waiting.try_borrow_mut().map(|mut waiting| std::mem::take(&mut *waiting));
                 if let Err(error) = host.sync().await {
                     console_error!("session {}: {error}", host.name);
                     host.readers.break_all();
@@ -224,6 +236,9 @@ impl Host {
                     if let Some(ticket) = ticket {
                         let _ = host.session(|session| session.confirmed(ticket));
                     }
+                }
+                for done in waiting.unwrap_or_default() {
+                    let _ = done.send(());
                 }
                 host.flushed();
                 host.drain();

@@ -124,8 +124,14 @@ impl Host {
             return false;
         }
         self.renew(fence);
-        self.pump();
+        self.pump_soon();
         true
+    }
+
+    /// Flushes at the end of this turn, so that what a producer says in one breath, its end included, is one transaction.
+    pub fn pump_soon(self: &Rc<Self>) {
+        let host = Rc::clone(self);
+        self.spawn(async move { host.pump() });
     }
 
     /// The producer is alive.

@@ -147,8 +147,7 @@ impl Host {
             self.give_up_later(id);
         }
         // A run that nobody followed may have waited longer than a followed one does.
-        let host = Rc::clone(self);
-        self.spawn(async move { host.pump() });
+        self.pump_soon();
         Ok(stream)
     }
 

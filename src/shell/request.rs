@@ -27,6 +27,11 @@ pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError>
         let _ = stream.cancel();
         return Err(BodyError::TooLarge(Some(size)));
     }
+    if declared.is_some() {
+        // The runtime holds the body to its declared length.
+        let whole = request.array_buffer().map_err(|_| BodyError::Broken)?;
+        return Ok(Uint8Array::new(&JsFuture::from(whole).await.map_err(|_| BodyError::Broken)?).to_vec());
+    }
     let reader: ReadableStreamDefaultReader = stream.get_reader().unchecked_into();
     let mut bytes = Vec::new();
     loop {

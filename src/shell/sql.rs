@@ -1,7 +1,6 @@
 //! The object's SQLite as a [`Sql`] connection.
 
 use std::cell::Cell;
-use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 
 use js_sys::{Array, Uint8Array};
@@ -76,15 +75,18 @@ impl Sql for ObjectConnection {
         }
         let cursor = self.storage.sql().exec(statement, bound).map_err(failed)?;
         let rows = cursor.raw().map_err(failed)?;
+        let mut outcome = Ok(());
         loop {
             let step = rows.next().map_err(failed)?;
             if step.done() {
                 break;
             }
-            if let ControlFlow::Break(()) = each(&Row(step.value()))? {
-                break;
+            // Read on after a failure, too: a statement that is not read to its end keeps its tables locked.
+            if outcome.is_ok() {
+                outcome = each(&Row(step.value()));
             }
         }
+        outcome?;
         let written = cursor.rows_written().map_err(failed)? as u64;
         self.rows_written.set(self.rows_written.get().saturating_add(written));
         Ok(written)

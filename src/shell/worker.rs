@@ -34,13 +34,23 @@ async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response
         let asked = header(inner, "access-control-request-headers");
         return preflight(origin.as_deref(), asked.as_deref());
     }
-    let mut response = route(&env, &settings, inner).await;
-    if let Some(origin) = origin {
-        for (name, value) in cors::response_headers(&origin) {
-            response.headers_mut().set(name, &value)?;
-        }
+    let response = route(&env, &settings, inner).await;
+    match origin {
+        Some(origin) => opened(response, &origin),
+        None => Ok(response),
     }
-    Ok(response)
+}
+
+/// The answer with the headers that let a page of this origin read it. An object's answer has headers that cannot be changed, so the
+/// body, still unread, moves to a new one.
+fn opened(response: Response, origin: &str) -> Result<Response> {
+    let headers = response.headers().clone();
+    for (name, value) in cors::response_headers(origin) {
+        headers.set(name, &value)?;
+    }
+    let status = response.status_code();
+    let (_, body) = response.into_parts();
+    Ok(ResponseBuilder::new().with_status(status).with_headers(headers).body(body))
 }
 
 async fn route(env: &Env, settings: &Settings, request: &web_sys::Request) -> Response {

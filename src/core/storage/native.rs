@@ -4,7 +4,6 @@
 //! rows too, so only numbers from after the first write compare. And a transaction is one of SQLite's, while the object uses
 //! `transactionSync`.
 
-use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
@@ -72,9 +71,7 @@ impl Sql for Native {
         let mut prepared = self.0.prepare_cached(statement).map_err(failed)?;
         let mut rows = prepared.query(rusqlite::params_from_iter(params)).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
-            if each(&NativeRow(row))? == ControlFlow::Break(()) {
-                break;
-            }
+            each(&NativeRow(row))?;
         }
         Ok(self.rows_written() - before)
     }

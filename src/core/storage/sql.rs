@@ -5,7 +5,6 @@
 //! value at `index` has the key `index × 1024 + n`.
 
 use std::cell::Cell;
-use std::ops::ControlFlow;
 
 use super::cells::{
     Cells, Param, cursor, integer, key, optional, read_block, read_run, small, split, tag, text, untag,
@@ -16,8 +15,8 @@ use crate::core::block::{COLUMN_LIMIT, PARTS, first_of, key_floor};
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RunId};
 use crate::core::time::UnixMillis;
 
-/// Called with each result row, until it breaks.
-pub type EachRow<'a> = dyn FnMut(&dyn Cells) -> Result<ControlFlow<()>, StorageError> + 'a;
+/// Called with each result row. There is no way to stop early: a statement that is not read to its end locks its tables.
+pub type EachRow<'a> = dyn FnMut(&dyn Cells) -> Result<(), StorageError> + 'a;
 
 /// A SQLite connection.
 pub trait Sql {
@@ -55,6 +54,9 @@ const TABLES: [(&str, &str, &str); 5] = [
     ("message", "SELECT count(*) FROM message", "DROP TABLE message"),
     ("checkpoint", "SELECT count(*) FROM checkpoint", "DROP TABLE checkpoint"),
 ];
+
+/// Most rows of one page of blocks. More than the parts of the largest chunk that a request body of 100 MB can hold.
+const PAGE_ROWS: u64 = 128;
 
 macro_rules! select_run {
     ($tail:literal) => {
@@ -114,8 +116,10 @@ impl<S: Sql> SqlStorage<S> {
     ) -> Result<Option<T>, StorageError> {
         let mut found = None;
         self.sql.run(statement, params, &mut |row| {
-            found = Some(read(row)?);
-            Ok(ControlFlow::Break(()))
+            if found.is_none() {
+                found = Some(read(row)?);
+            }
+            Ok(())
         })?;
         Ok(found)
     }
@@ -128,7 +132,7 @@ impl<S: Sql> SqlStorage<S> {
                 _ => {}
             }
         }
-        self.sql.run(statement, params, &mut |_| Ok(ControlFlow::Continue(())))
+        self.sql.run(statement, params, &mut |_| Ok(()))
     }
 
     fn migrate(&self) -> Result<u64, StorageError> {
@@ -325,7 +329,7 @@ impl<S: Sql> SqlStorage<S> {
                         });
                     }
                 }
-                Ok(ControlFlow::Continue(()))
+                Ok(())
             },
         )?;
         Ok(found)
@@ -348,7 +352,7 @@ impl<S: Sql> SqlStorage<S> {
                         json: text(row, 4)?,
                     }),
                 }
-                Ok(ControlFlow::Continue(()))
+                Ok(())
             },
         )?;
         Ok(rows)
@@ -413,18 +417,35 @@ impl<S: Sql> Storage for SqlStorage<S> {
         if self.version()? == 0 {
             return Ok(blocks);
         }
-        let mut size = 0_usize;
+        // The sizes first: only then is it known where a page ends, and no statement may be left half read.
+        let mut page: Option<(u64, u64)> = None;
+        let mut size = 0_u64;
+        let mut full = false;
+        let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
         self.sql.run(
-            "SELECT key, last, run, attempt, bytes FROM chunk_block \
-             WHERE key >= (SELECT coalesce(max(key), 0) FROM chunk_block WHERE key <= ?1) AND last > ?2 ORDER BY key",
-            &[Param::Integer(key_floor(cursor)), Param::Integer(cursor.get())],
+            "SELECT key, length(bytes) FROM chunk_block \
+             WHERE key >= (SELECT coalesce(max(key), 0) FROM chunk_block WHERE key <= ?1) AND last > ?2 ORDER BY key LIMIT ?3",
+            &[Param::Integer(key_floor(cursor)), Param::Integer(cursor.get()), Param::Integer(PAGE_ROWS)],
+            &mut |row| {
+                let key = integer(row, 0)?;
+                let is_part = key.checked_rem(PARTS) != Some(0);
+                full |= !is_part && page.is_some() && size >= max_bytes;
+                if !full {
+                    size = size.saturating_add(integer(row, 1)?);
+                    page = Some((page.map_or(key, |(first, _)| first), key));
+                }
+                Ok(())
+            },
+        )?;
+        let Some((first, last)) = page else { return Ok(blocks) };
+        // With all parts of the last chunk, wherever the rows of the page ended.
+        let end = last.saturating_sub(last.checked_rem(PARTS).unwrap_or(0)).saturating_add(PARTS);
+        self.sql.run(
+            "SELECT key, last, run, attempt, bytes FROM chunk_block WHERE key >= ?1 AND key < ?2 ORDER BY key",
+            &[Param::Integer(first), Param::Integer(end)],
             &mut |row| {
                 let bytes = row.blob(4).ok_or(StorageError::Corrupt("chunk_block.bytes"))?;
                 let is_part = integer(row, 0)?.checked_rem(PARTS) != Some(0);
-                if !is_part && !blocks.is_empty() && size >= max_bytes {
-                    return Ok(ControlFlow::Break(()));
-                }
-                size = size.saturating_add(bytes.len());
                 match blocks.last_mut() {
                     Some(block) if is_part => block.bytes.extend_from_slice(&bytes),
                     _ => {
@@ -438,7 +459,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
                         });
                     }
                 }
-                Ok(ControlFlow::Continue(()))
+                Ok(())
             },
         )?;
         Ok(blocks)
@@ -473,7 +494,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
         if self.version()? == 0 {
             return Ok(None);
         }
-        self.one(select_run!("WHERE id = ?1"), &[Param::Text(id.as_str())], read_run)
+        self.one(select_run!("WHERE id = ?1 ORDER BY turn LIMIT 1"), &[Param::Text(id.as_str())], read_run)
     }
 
     fn counts(&self) -> Result<Vec<(String, u64)>, StorageError> {

@@ -285,7 +285,7 @@ mod tests {
             ("{\"messages\":[1]}".to_owned(), "messages[0]: message: a message must be an object"),
             (
                 json!({"messages": [{"role": "user", "parts": []}, user()]}).to_string(),
-                "messages[0]: id: a message must have a string id",
+                "messages[0]: id: a message must have an id, a string of 1 to 256 bytes",
             ),
             (
                 json!({"messages": [{"id": "u", "role": "user", "parts": []}]}).to_string(),
