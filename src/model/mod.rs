@@ -8,12 +8,14 @@
 //! * [`failure`]: what a model API's refusal means.
 //! * [`settings`], [`tools`], [`files`], [`history`], [`values`]: what requests to different APIs have in common.
 //! * [`openai`]: the chat-completions API, which many services speak.
+//! * [`anthropic`]: Anthropic's Messages API.
 //! * [`lenient_json`]: JSON that was cut inside a character.
 //! * [`redact`]: keys out of log lines.
 //! * [`demo`]: the reply that needs no model and no key.
 
 pub mod agent;
 pub mod answer;
+pub mod anthropic;
 pub mod demo;
 pub mod event_stream;
 pub mod failure;
