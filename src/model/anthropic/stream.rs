@@ -240,3 +240,7 @@ fn usage(counts: &Value) -> Option<Map<String, Value>> {
         named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
     (!map.is_empty()).then_some(map)
 }
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;
