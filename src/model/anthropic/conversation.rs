@@ -1,5 +1,6 @@
 //! The list of messages as the Messages API accepts it: the first is the user's, roles alternate, every call is answered at the start of
-//! the next message, nothing is empty, ids are unique and in the API's alphabet, the last message is the user's.
+//! the next message, nothing is empty, ids are unique and in the API's alphabet, the last message is the user's. So what the assistant
+//! said can stay as it is: the API's rule against white space at its end is for a last message, and signatures may cover what precedes.
 
 use std::collections::HashSet;
 
@@ -122,21 +123,14 @@ impl Conversation {
         }
     }
 
-    /// The assistant's message is whole. It must not end with thinking (a reply that was stopped there), nor its text with white space.
+    /// The assistant's message is whole. The API refuses one that ends with thinking: a reply that was stopped there.
     fn end_assistant(&mut self) {
         let Some((Role::Assistant, content)) = self.messages.last_mut() else { return };
         while content.last().and_then(|block| string(block, "type")).is_some_and(|kind| THINKING.contains(&kind)) {
             content.pop();
         }
-        match content.last_mut() {
-            None => {
-                self.messages.pop();
-            }
-            Some(last) => {
-                if let Some(Value::String(text)) = last.get_mut("text") {
-                    text.truncate(text.trim_end().len());
-                }
-            }
+        if content.is_empty() {
+            self.messages.pop();
         }
     }
 }
