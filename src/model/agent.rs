@@ -3,6 +3,7 @@
 use serde_json::Value;
 use thiserror::Error;
 
+use super::anthropic::settings::AnthropicSettings;
 use super::demo::DemoSettings;
 use super::fields::Fields;
 use super::openai::settings::OpenAiSettings;
@@ -15,6 +16,8 @@ pub enum Agent {
     Demo(DemoSettings),
     /// A model behind a chat-completions API.
     OpenAi(Box<OpenAiSettings>),
+    /// A model behind Anthropic's Messages API.
+    Anthropic(Box<AnthropicSettings>),
 }
 
 /// All agents of a deployment, in the order of the configuration. There is at least one.
@@ -32,7 +35,7 @@ pub enum AgentsError {
     Empty,
     /// A producer that this version names but does not have.
     #[error(
-        "AGENTS: agent \"{agent}\": producer \"{producer}\" is not available in this version (available: demo, openai)"
+        "AGENTS: agent \"{agent}\": producer \"{producer}\" is not available in this version (available: demo, openai, anthropic)"
     )]
     NotAvailable {
         /// The agent's name.
@@ -121,12 +124,13 @@ impl Agent {
         let producer = fields.string("producer")?;
         match producer.as_deref() {
             Some("demo") => DemoSettings::parse(fields).map(Self::Demo),
+            Some("anthropic") => AnthropicSettings::parse(fields).map(Box::new).map(Self::Anthropic),
             Some("openai") => OpenAiSettings::parse(fields).map(Box::new).map(Self::OpenAi),
-            Some(producer @ ("anthropic" | "ui" | "push")) => {
+            Some(producer @ ("ui" | "push")) => {
                 Err(AgentsError::NotAvailable { agent: name.to_owned(), producer: producer.to_owned() })
             }
-            Some(_) => Err(fields.error("producer", "is not known (available: demo, openai)")),
-            None => Err(fields.error("producer", "is missing (available: demo, openai)")),
+            Some(_) => Err(fields.error("producer", "is not known (available: demo, openai, anthropic)")),
+            None => Err(fields.error("producer", "is missing (available: demo, openai, anthropic)")),
         }
     }
 }
@@ -159,11 +163,14 @@ mod tests {
             ("{}", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
             ("[]", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
             (r#"{"x":1}"#, r#"AGENTS: agent "x": (the agent) must be an object"#),
-            (r#"{"x":{}}"#, r#"AGENTS: agent "x": producer is missing (available: demo, openai)"#),
-            (r#"{"x":{"producer":"dmeo"}}"#, r#"AGENTS: agent "x": producer is not known (available: demo, openai)"#),
+            (r#"{"x":{}}"#, r#"AGENTS: agent "x": producer is missing (available: demo, openai, anthropic)"#),
+            (
+                r#"{"x":{"producer":"dmeo"}}"#,
+                r#"AGENTS: agent "x": producer is not known (available: demo, openai, anthropic)"#,
+            ),
             (
                 r#"{"x":{"producer":"ui"}}"#,
-                r#"AGENTS: agent "x": producer "ui" is not available in this version (available: demo, openai)"#,
+                r#"AGENTS: agent "x": producer "ui" is not available in this version (available: demo, openai, anthropic)"#,
             ),
             (r#"{"x":{"producer":"demo","pace":1}}"#, r#"AGENTS: agent "x": pace is not known"#),
             (
@@ -171,6 +178,7 @@ mod tests {
                 r#"AGENTS: agent "x": paceMs must be a whole number from 0 to 60000"#,
             ),
             (r#"{"x":{"producer":"openai"}}"#, r#"AGENTS: agent "x": model is missing"#),
+            (r#"{"x":{"producer":"anthropic"}}"#, r#"AGENTS: agent "x": model is missing"#),
             (
                 r#"{"x":{"producer":"openai","model":"m","tools":[{"name":"a b"}]}}"#,
                 r#"AGENTS: agent "x": tools[0].name must have 1 to 64 letters, digits, - or _"#,

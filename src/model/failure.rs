@@ -155,21 +155,23 @@ impl Facts {
                 "insufficient balance",
                 "insufficient credits",
                 "credit balance is too low",
+                "specified api usage limits",
             ])
         {
             Some(Code::ProviderQuota)
-        } else if named(&["context_length", "context_window"])
+        } else if named(&["context_length", "context_window", "request_too_large"])
             || says(&[
                 "maximum context length",
                 "context window",
                 "prompt is too long",
+                "exceed context limit",
                 "context length exceeded",
                 "context_length_exceeded",
             ])
         {
             Some(Code::ProviderContextLength)
         } else if named(&["content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety"])
-            || says(&["content management policy", "input was flagged"])
+            || says(&["content management policy", "content filtering policy", "input was flagged"])
         {
             Some(Code::ProviderContentFilter)
         } else if named(&["rate_limit", "ratelimit", "too_many_requests", "throttl", "tokens_per_"]) {
@@ -265,6 +267,54 @@ mod tests {
             (200, r#"[{"error":{"message":"x","code":503}}]"#, Code::ProviderOverloaded),
         ] {
             assert_eq!(code(status, body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn classifies_the_messages_api() {
+        for (status, name, message, expected, inside) in [
+            (400, "invalid_request_error", "m", Code::ProviderBadRequest, Code::ProviderBadRequest),
+            (401, "authentication_error", "m", Code::ProviderAuth, Code::ProviderAuth),
+            (402, "billing_error", "m", Code::ProviderQuota, Code::ProviderQuota),
+            (403, "permission_error", "m", Code::ProviderAuth, Code::ProviderAuth),
+            (404, "not_found_error", "model: x", Code::ProviderBadRequest, Code::ProviderBadRequest),
+            (413, "request_too_large", "m", Code::ProviderContextLength, Code::ProviderContextLength),
+            (429, "rate_limit_error", "m", Code::ProviderRateLimited, Code::ProviderRateLimited),
+            (500, "api_error", "Internal server error", Code::ProviderUnavailable, Code::ProviderError),
+            (504, "timeout_error", "m", Code::ProviderUnavailable, Code::ProviderError),
+            (529, "overloaded_error", "Overloaded", Code::ProviderOverloaded, Code::ProviderOverloaded),
+            (
+                400,
+                "invalid_request_error",
+                "prompt is too long: 210000 tokens > 200000 maximum",
+                Code::ProviderContextLength,
+                Code::ProviderContextLength,
+            ),
+            (
+                400,
+                "invalid_request_error",
+                "input length and `max_tokens` exceed context limit: 1 + 2 > 2",
+                Code::ProviderContextLength,
+                Code::ProviderContextLength,
+            ),
+            (
+                400,
+                "invalid_request_error",
+                "Your credit balance is too low to access the Anthropic API.",
+                Code::ProviderQuota,
+                Code::ProviderQuota,
+            ),
+            (
+                400,
+                "invalid_request_error",
+                "Output blocked by content filtering policy",
+                Code::ProviderContentFilter,
+                Code::ProviderContentFilter,
+            ),
+        ] {
+            let body = serde_json::json!({"type": "error", "error": {"type": name, "message": message}});
+            assert_eq!(code(status, &body.to_string()), expected, "{body}");
+            assert_eq!(failure_of_event(&body).code, inside, "{body}");
         }
     }
 

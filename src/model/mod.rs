@@ -4,16 +4,26 @@
 //! * [`fields`]: one object of that configuration, read strictly.
 //! * [`event_stream`]: server-sent events, from bytes cut anywhere.
 //! * [`parts`]: the parts of a reply, opened and closed in order.
+//! * [`answer`]: an API's answer from its first byte to its end.
 //! * [`failure`]: what a model API's refusal means.
+//! * [`settings`], [`tools`], [`files`], [`history`], [`values`]: what requests to different APIs have in common.
 //! * [`openai`]: the chat-completions API, which many services speak.
+//! * [`anthropic`]: Anthropic's Messages API.
 //! * [`redact`]: keys out of log lines.
 //! * [`demo`]: the reply that needs no model and no key.
 
 pub mod agent;
+pub mod answer;
+pub mod anthropic;
 pub mod demo;
 pub mod event_stream;
 pub mod failure;
 pub mod fields;
+pub mod files;
+pub mod history;
 pub mod openai;
 pub mod parts;
 pub mod redact;
+pub mod settings;
+pub mod tools;
+pub mod values;

@@ -1,5 +1,5 @@
 //! The parts of a reply, written in the order that AI SDK clients can fold (`spec/ai-sdk.md` A.3): at most one text or
-//! reasoning part is open, it is closed before anything else opens, and nothing empty is written.
+//! reasoning part is open, it is closed before anything else opens, and no delta is empty.
 
 use std::collections::HashSet;
 
@@ -76,6 +76,18 @@ impl Parts {
         self.delta(Kind::Reasoning, delta);
     }
 
+    /// Closes the open reasoning part with what its provider wants back of it. Where none is open, the provider has kept the words to
+    /// itself: one without any is written.
+    pub fn end_reasoning(&mut self, metadata: Value) {
+        if !matches!(self.open, Some((Kind::Reasoning, _))) {
+            self.start(Kind::Reasoning);
+        }
+        if let Some((kind, id)) = self.open.take() {
+            let [_, _, end] = kind.chunk_types();
+            self.chunks.push(Chunk::new(end).with("id", id).with("providerMetadata", metadata));
+        }
+    }
+
     /// Writes a `source-url`, each address once. Only web addresses: clients put them into links.
     pub fn source(&mut self, url: &str, title: Option<&str>) {
         let web = url.starts_with("https://") || url.starts_with("http://");
@@ -137,24 +149,26 @@ impl Parts {
         if delta.is_empty() {
             return;
         }
-        let [start, part, _] = kind.chunk_types();
-        let id = match self.open.take() {
-            Some((open, id)) if open == kind => id,
-            other => {
-                self.open = other;
-                self.close();
-                self.open_step();
-                let (letter, count) = match kind {
-                    Kind::Text => ('t', &mut self.texts),
-                    Kind::Reasoning => ('r', &mut self.reasonings),
-                };
-                *count = count.saturating_add(1);
-                let id = format!("{}{letter}{count}", self.prefix);
-                self.chunks.push(Chunk::new(start).with("id", id.clone()));
-                id
-            }
+        if !matches!(self.open, Some((open, _)) if open == kind) {
+            self.start(kind);
+        }
+        if let Some((_, id)) = &self.open {
+            let [_, part, _] = kind.chunk_types();
+            self.chunks.push(Chunk::new(part).with("id", id.clone()).with("delta", delta));
+        }
+    }
+
+    fn start(&mut self, kind: Kind) {
+        self.close();
+        self.open_step();
+        let (letter, count) = match kind {
+            Kind::Text => ('t', &mut self.texts),
+            Kind::Reasoning => ('r', &mut self.reasonings),
         };
-        self.chunks.push(Chunk::new(part).with("id", id.clone()).with("delta", delta));
+        *count = count.saturating_add(1);
+        let id = format!("{}{letter}{count}", self.prefix);
+        let [start, _, _] = kind.chunk_types();
+        self.chunks.push(Chunk::new(start).with("id", id.clone()));
         self.open = Some((kind, id));
     }
 

@@ -22,7 +22,7 @@ test('tool arguments nested to the limit of JSON readers do not make a session u
   for (const levels of [60, 99, 110, 124, 126]) {
     const s = set.session()
     const args = `{"a":${'['.repeat(levels)}${']'.repeat(levels)}}`
-    set.model.script(`deep ${levels}`, textScript(['ok'], { tool: { name: 'n', input: [args] }, finish: 'tool_calls' }))
+    set.model.script(`deep ${levels}`, textScript(['ok'], { tool: { id: 'c', name: 'n', arguments: [args] } }))
     assertChatBody(await s.ask(`deep ${levels}`))
     assert.equal((await s.snapshot()).status, 200, `${levels} levels`)
     assert.equal((await s.page(0, 500)).status, 200)

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::model::parts::FinishReason;
+use crate::model::values::{count, list, string};
 
 /// A piece of what the model says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,20 +164,6 @@ pub fn error(event: &Value) -> Option<&Value> {
     }
     // OpenRouter reports the upstream's failure in the choice.
     choice(event).filter(|choice| set(choice))
-}
-
-/// A key's value, when it is a string.
-pub fn string<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
-    value.get(key)?.as_str()
-}
-
-/// A key's elements; none when it is not a list.
-pub fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
-}
-
-fn count(usage: &Value, names: &[&str]) -> Option<u64> {
-    names.iter().find_map(|name| usage.get(name)?.as_u64())
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::delta::{list, string};
 use super::files::content_part;
-use super::settings::is_tool_name_char;
+use crate::model::tools::Call;
+use crate::model::values::{list, string};
 
 /// The API's messages for one UI message. Parts of unknown types (`data-*`, sources) are for the client and are left out.
 pub fn translate(message: &Value, send_reasoning: bool) -> Vec<Value> {
@@ -103,58 +103,24 @@ fn assistant(message: &Value, send_reasoning: bool) -> Vec<Value> {
                 step.text.push_str(text);
             }
             Some("reasoning") if send_reasoning => step.reasoning.push_str(string(part, "text").unwrap_or_default()),
-            Some("dynamic-tool") => tool(part, string(part, "toolName").unwrap_or_default(), index, &mut step),
-            Some(kind) => {
-                if let Some(name) = kind.strip_prefix("tool-") {
-                    tool(part, name, index, &mut step);
+            _ => {
+                if let Some(made) = Call::of_part(part, index) {
+                    call(made, &mut step);
                 }
             }
-            None => {}
         }
     }
     step.end(&mut messages);
     messages
 }
 
-fn tool(part: &Value, name: &str, index: usize, step: &mut Step) {
-    let id =
-        string(part, "toolCallId").filter(|id| !id.is_empty()).map_or_else(|| format!("call{index}"), str::to_owned);
-    // A client may send any name in its history; the API refuses the whole request for one outside its alphabet.
-    let name: String = name.chars().take(64).map(|c| if is_tool_name_char(c) { c } else { '_' }).collect();
-    let name = if name.is_empty() { "unknown".to_owned() } else { name };
-    step.calls.push(json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments(part)}}));
-    step.results.push(json!({"role": "tool", "tool_call_id": id, "content": result(part)}));
-}
-
-/// The call's arguments as JSON text, always of an object: servers parse them again.
-fn arguments(part: &Value) -> String {
-    match part.get("input").filter(|input| !input.is_null()).or_else(|| part.get("rawInput")) {
-        Some(input @ Value::Object(_)) => input.to_string(),
-        None | Some(Value::Null) => "{}".to_owned(),
-        // The model's arguments were not JSON, or not an object; it may see what it wrote.
-        Some(other) => json!({"invalid": other}).to_string(),
-    }
-}
-
-/// The answer to the call. Whatever has not happened is said to be an error, because the API wants an answer to every call.
-fn result(part: &Value) -> String {
-    let approval = part.get("approval").unwrap_or(&Value::Null);
-    let denied = || match string(approval, "reason") {
-        Some(reason) => format!("Error: the user denied this call: {reason}"),
-        None => "Error: the user denied this call".to_owned(),
-    };
-    match string(part, "state").unwrap_or_default() {
-        "output-available" => match part.get("output") {
-            Some(Value::String(text)) => text.clone(),
-            Some(output) => output.to_string(),
-            None => "null".to_owned(),
-        },
-        "output-error" => format!("Error: {}", string(part, "errorText").unwrap_or("the tool failed")),
-        "output-denied" => denied(),
-        "approval-responded" if approval.get("approved") == Some(&Value::Bool(false)) => denied(),
-        "approval-requested" => "Error: the user has not approved this call".to_owned(),
-        _ => "Error: the call was abandoned and has no result".to_owned(),
-    }
+fn call(call: Call, step: &mut Step) {
+    let Call { id, name, input, result } = call;
+    let arguments = input.to_string();
+    step.calls.push(json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}));
+    // The API has no other sign of an error.
+    let content = if result.is_error { format!("Error: {}", result.text) } else { result.text };
+    step.results.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
 }
 
 #[cfg(test)]
@@ -214,21 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_of_a_call_has_an_answer() {
-        for (part, expected) in [
-            (json!({"state": "input-streaming"}), "Error: the call was abandoned and has no result"),
-            (json!({"state": "input-available", "input": {}}), "Error: the call was abandoned and has no result"),
-            (json!({"state": "approval-requested"}), "Error: the user has not approved this call"),
-            (
-                json!({"state": "approval-responded", "approval": {"approved": false, "reason": "no"}}),
-                "Error: the user denied this call: no",
-            ),
-            (json!({"state": "output-denied", "approval": {"approved": false}}), "Error: the user denied this call"),
-            (json!({"state": "output-available", "output": "text"}), "text"),
-            (json!({"state": "output-available", "output": null}), "null"),
-        ] {
-            assert_eq!(result(&part), expected, "{part}");
-        }
+    fn an_abandoned_call_is_answered() {
         assert_eq!(
             say("assistant", json!([{"type": "tool-f", "toolCallId": "1", "state": "input-streaming"}])),
             [

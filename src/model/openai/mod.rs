@@ -4,14 +4,12 @@
 //! * [`request`]: address, headers and body of the request.
 //! * [`messages`]: stored UI messages as the API's messages.
 //! * [`files`]: a user's files as the API takes them.
-//! * [`history`]: how much of a long conversation is sent.
 //! * [`stream`]: the answer's event stream as UI message chunks.
 //! * [`delta`]: the shapes in which servers say the same thing.
 //! * [`tool_calls`]: calls put together from their pieces.
 
 pub mod delta;
 pub mod files;
-pub mod history;
 pub mod messages;
 pub mod request;
 pub mod settings;

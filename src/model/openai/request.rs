@@ -2,41 +2,27 @@
 
 use serde_json::{Map, Value, json};
 
-use super::history::newest_turns;
 use super::messages::translate;
-use super::settings::{KeyHeader, OpenAiSettings, Tool};
+use super::settings::{KeyHeader, OpenAiSettings};
+use crate::model::history::newest_turns;
+use crate::model::settings::{self, all_headers, key_of_secret};
+use crate::model::tools::Tool;
 
 /// The path of the API below its base.
 const PATH: &str = "/chat/completions";
 
 /// The address to POST to: the base with the API's path, unless it has it already. A query (Azure's `api-version`) stays at the end.
 pub fn endpoint(base_url: &str) -> String {
-    let base = base_url.split('#').next().unwrap_or_default();
-    let (path, query) = base.split_once('?').map_or((base, None), |(path, query)| (path, Some(query)));
-    let path = path.trim_end_matches('/');
-    let mut address = path.strip_suffix(PATH).unwrap_or(path).to_owned();
-    address.push_str(PATH);
-    if let Some(query) = query {
-        address.push('?');
-        address.push_str(query);
-    }
-    address
+    settings::endpoint(base_url, PATH)
 }
 
 /// The request's headers, names in lower case. `key` is the secret's value, when the settings name one. The settings' own headers win.
 pub fn headers(settings: &OpenAiSettings, key: Option<&str>) -> Vec<(String, String)> {
-    let mut headers: Vec<(String, String)> =
-        vec![("content-type".into(), "application/json".into()), ("accept".into(), "text/event-stream".into())];
-    // A secret that was pasted with its line end is a header value that the platform refuses.
-    if let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) {
-        headers.push(match settings.key_header {
-            KeyHeader::Authorization => ("authorization".into(), format!("Bearer {key}")),
-            KeyHeader::ApiKey => ("api-key".into(), key.to_owned()),
-        });
-    }
-    headers.retain(|(name, _)| !settings.headers.iter().any(|(own, _)| own == name));
-    headers.extend(settings.headers.iter().cloned());
-    headers
+    let key = key_of_secret(key).map(|key| match settings.key_header {
+        KeyHeader::Authorization => ("authorization".into(), format!("Bearer {key}")),
+        KeyHeader::ApiKey => ("api-key".into(), key.to_owned()),
+    });
+    all_headers(key.into_iter().collect(), &settings.headers)
 }
 
 /// The request's body for a conversation of stored UI messages, of which the newest turns within the settings' bounds are sent.
@@ -87,18 +73,8 @@ mod tests {
 
     #[test]
     fn finds_the_endpoint() {
-        for (base, expected) in [
-            ("https://a.test/v1", "https://a.test/v1/chat/completions"),
-            ("https://a.test/v1//", "https://a.test/v1/chat/completions"),
-            ("https://a.test/v1/chat/completions", "https://a.test/v1/chat/completions"),
-            ("https://a.test/v1/chat/completions/?x=1#y", "https://a.test/v1/chat/completions?x=1"),
-            (
-                "https://a.test/openai/deployments/d?api-version=2024-10-21",
-                "https://a.test/openai/deployments/d/chat/completions?api-version=2024-10-21",
-            ),
-        ] {
-            assert_eq!(endpoint(base), expected);
-        }
+        assert_eq!(endpoint("https://a.test/v1"), "https://a.test/v1/chat/completions");
+        assert_eq!(endpoint("https://a.test/chat/completions?x=1"), "https://a.test/chat/completions?x=1");
     }
 
     #[test]

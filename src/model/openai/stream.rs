@@ -1,180 +1,50 @@
-//! The event stream of a chat completion as UI message chunks.
-//!
-//! ```text
-//! bytes ──► first byte ──► `{` or `[`: a JSON body ─┐
-//!               │          `<`: an HTML page ───────┴─► read whole, judged at its end
-//!               └────────► events ──► parts of one step ──► finish reason ──► `[DONE]` or end of body ──► finish
-//! ```
+//! The event stream of a chat completion as UI message chunks: events, the parts of one step, a finish reason, then `[DONE]` or the end
+//! of the body.
 
 use serde_json::{Map, Value};
 
 use super::delta::{self, Piece};
 use super::tool_calls::ToolCalls;
+use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
-use crate::core::lenient_json;
-use crate::model::event_stream::{Event, EventStream};
+pub use crate::model::answer::StreamOptions;
+use crate::model::answer::{Answer, Translation};
 use crate::model::failure::{failure_of_event, failure_of_response};
-use crate::model::parts::{Batch, FinishReason, Parts};
-use crate::model::redact::quote;
+use crate::model::parts::{FinishReason, Parts};
+use crate::model::values::string;
 
-/// How a stream is translated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StreamOptions {
-    /// Begins every part id, and every tool call id that the server leaves out. Ids count from 1 in each stream, so it must differ
-    /// between the steps of a run; for tool call ids, between the runs of a session.
-    pub id_prefix: String,
-}
+/// Translates one answer of the chat-completions API.
+pub type CompletionStream = Answer<Completion>;
 
-/// Translates one answer. Bytes in, chunks out: `start-step`, the parts, `finish-step`, `finish`. `start` belongs to whoever opens the
-/// run, and a failure's `error` to whoever ends it.
+/// What the events have said so far.
 #[derive(Debug)]
-pub struct CompletionStream {
-    events: EventStream,
-    body: Body,
+pub struct Completion {
     parts: Parts,
     calls: ToolCalls,
     finish: Option<FinishReason>,
     model: Option<String>,
     usage: Option<Map<String, Value>>,
-    state: State,
+    is_complete: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Reading,
-    Finished,
-    Failed,
-}
-
-/// What the body turned out to be.
-#[derive(Debug)]
-enum Body {
-    /// Nothing but white space so far.
-    Unknown,
-    Events,
-    /// Not an event stream: one JSON document or an HTML page.
-    Document(Vec<u8>),
-}
-
-impl CompletionStream {
-    /// Waits for the first byte.
-    pub fn new(options: StreamOptions) -> Self {
+impl Translation for Completion {
+    fn new(options: StreamOptions) -> Self {
         Self {
-            events: EventStream::default(),
-            body: Body::Unknown,
             parts: Parts::new(options.id_prefix.clone()),
             calls: ToolCalls::new(options.id_prefix),
             finish: None,
             model: None,
             usage: None,
-            state: State::Reading,
+            is_complete: false,
         }
     }
 
-    /// Reads the next bytes of the body. After the finish, and after a failure, bytes are ignored.
-    pub fn push(&mut self, bytes: &[u8]) -> Batch {
-        self.step(|stream| stream.read(bytes))
-    }
-
-    /// The body has ended, or broken, or been silent for too long: an answer that has named its finish reason is complete, whatever became
-    /// of its connection; any other was cut: `ProviderStreamEnded`.
-    pub fn end(&mut self) -> Batch {
-        self.step(Self::read_end)
-    }
-
-    /// Whether the reply is complete: its `finish` has been written.
-    pub fn is_finished(&self) -> bool {
-        self.state == State::Finished
-    }
-
-    fn step(&mut self, read: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Batch {
-        if self.state != State::Reading {
-            return Batch::default();
-        }
-        let failure = read(self).err();
-        if failure.is_some() {
-            self.state = State::Failed;
-        }
-        Batch { chunks: self.parts.take(), failure }
-    }
-
-    fn read(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
-        if matches!(self.body, Body::Unknown) {
-            // No field of an event stream begins with these, so the first byte decides. The byte order mark is not decisive either.
-            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
-            let start = bytes.iter().position(|byte| !blank(byte)).unwrap_or(bytes.len());
-            match bytes.get(start..) {
-                None | Some([]) => {}
-                Some([b'{' | b'[' | b'<', ..]) => {
-                    self.body = Body::Document(Vec::new());
-                    bytes = bytes.get(start..).unwrap_or_default();
-                }
-                Some(_) => self.body = Body::Events,
-            }
-        }
-        if let Body::Document(held) = &mut self.body {
-            if held.len().saturating_add(bytes.len()) > EventStream::MAX_EVENT_BYTES {
-                return Err(Failure::new(
-                    Code::ProviderStreamInvalid,
-                    "the answer is not an event stream, and too large",
-                ));
-            }
-            held.extend_from_slice(bytes);
-            return Ok(());
-        }
-        let mut events = Vec::new();
-        let decoded = self.events.push(bytes, &mut events);
-        for event in events {
-            self.event(&event)?;
-            if self.state != State::Reading {
-                return Ok(());
-            }
-        }
-        decoded.map_err(|error| Failure::new(Code::ProviderStreamInvalid, error.to_string()))
-    }
-
-    fn read_end(&mut self) -> Result<(), Failure> {
-        if let Body::Document(held) = &mut self.body {
-            let held = std::mem::take(held);
-            self.document(&held)?;
-        } else if let Some(event) = self.events.finish() {
-            self.event(&event)?;
-        }
-        if self.state == State::Reading { self.complete("the body ended") } else { Ok(()) }
-    }
-
-    /// The answer is one document. A completion that was not streamed is accepted: some servers do not know `stream`.
-    fn document(&mut self, body: &[u8]) -> Result<(), Failure> {
-        match serde_json::from_slice::<Value>(body) {
-            Ok(completion) if delta::choice(&completion).is_some() => self.value(&completion),
-            _ => Err(failure_of_response(200, None, None, body)),
-        }
-    }
-
-    fn event(&mut self, event: &Event) -> Result<(), Failure> {
-        let data = event.data.trim();
-        if data == "[DONE]" {
-            return self.complete("the stream said [DONE]");
-        }
-        let named_error = event.name.as_deref() == Some("error");
-        if data.is_empty() && !named_error {
-            return Ok(());
-        }
-        match lenient_json::parse(data) {
-            Ok(value) if named_error => Err(failure_of_event(&value)),
-            Err(_) if named_error => Err(failure_of_event(&Value::String(data.to_owned()))),
-            Ok(value @ Value::Object(_)) => self.value(&value),
-            Ok(_) => Err(invalid(data, "it is not an object")),
-            Err(error) => Err(invalid(data, &error.to_string())),
-        }
-    }
-
-    fn value(&mut self, event: &Value) -> Result<(), Failure> {
+    fn event(&mut self, event: &Value) -> Result<(), Failure> {
         if let Some(error) = delta::error(event) {
             return Err(failure_of_event(error));
         }
         if self.model.is_none() {
-            self.model = delta::string(event, "model").filter(|model| !model.is_empty()).map(str::to_owned);
+            self.model = string(event, "model").filter(|model| !model.is_empty()).map(str::to_owned);
         }
         if let Some(usage) = delta::usage(event) {
             self.usage = Some(usage);
@@ -206,7 +76,15 @@ impl CompletionStream {
         Ok(())
     }
 
-    /// Ends the reply. Not done with the finish reason already, because the usage comes after it.
+    /// A completion that was not streamed is accepted: some servers do not know `stream`.
+    fn document(&mut self, body: &[u8]) -> Result<(), Failure> {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(completion) if delta::choice(&completion).is_some() => self.event(&completion),
+            _ => Err(failure_of_response(200, None, None, body)),
+        }
+    }
+
+    /// Not done with the finish reason already, because the usage comes after it.
     fn complete(&mut self, how: &str) -> Result<(), Failure> {
         let Some(reason) = self.finish else {
             return Err(Failure::new(Code::ProviderStreamEnded, format!("{how} without a finish reason")));
@@ -224,21 +102,23 @@ impl CompletionStream {
             metadata.insert("usage".into(), usage.into());
         }
         self.parts.finish(reason, metadata);
-        self.state = State::Finished;
+        self.is_complete = true;
         Ok(())
     }
-}
 
-fn invalid(data: &str, why: &str) -> Failure {
-    Failure::new(
-        Code::ProviderStreamInvalid,
-        quote(&format!("an event of the model's stream cannot be read ({why}): {data}")),
-    )
+    fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    fn take(&mut self) -> Vec<Chunk> {
+        self.parts.take()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::parts::Batch;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -4,12 +4,13 @@
 //! (Mistral once), index 0 for all calls (Gemini), no id, a fresh id on every piece, the name on every piece, the whole call in one piece,
 //! arguments as an object, the whole arguments once more at the end. So a call is found by index, then id, then by being the last one.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::delta::{list, string};
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::model::parts::Parts;
+use crate::model::tools::{input_chunk, parse_arguments};
+use crate::model::values::{list, string};
 
 /// The calls of one step.
 #[derive(Clone, Debug)]
@@ -204,18 +205,7 @@ impl Call {
 
     fn close(&mut self, input: Result<Value, String>, parts: &mut Parts) {
         self.closed = true;
-        let (kind, input, error) = match input {
-            Ok(input) => ("tool-input-available", input, None),
-            Err(why) => ("tool-input-error", Value::String(self.arguments.clone()), Some(why)),
-        };
-        let mut chunk = Chunk::new(kind)
-            .with("toolCallId", self.id.clone())
-            .with("toolName", self.name.clone())
-            .with("input", input);
-        if let Some(why) = error {
-            chunk = chunk.with("errorText", format!("The arguments of the tool call are not JSON: {why}"));
-        }
-        parts.other(chunk);
+        parts.other(input_chunk(&self.id, &self.name, input, &self.arguments));
     }
 }
 
@@ -225,14 +215,6 @@ fn whole_object(arguments: &str) -> Option<Value> {
         return None;
     }
     serde_json::from_str(arguments).ok().filter(Value::is_object)
-}
-
-/// The input of a call. A tool without parameters is called with no arguments at all by some models: that is the empty object.
-fn parse_arguments(arguments: &str) -> Result<Value, String> {
-    if matches!(arguments.trim(), "" | "null") {
-        return Ok(Value::Object(Map::new()));
-    }
-    serde_json::from_str(arguments).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
