@@ -6,6 +6,7 @@
 //! * [`parts`]: the parts of a reply, opened and closed in order.
 //! * [`failure`]: what a model API's refusal means.
 //! * [`openai`]: the chat-completions API, which many services speak.
+//! * [`ui_route`]: somebody's own chat route.
 //! * [`lenient_json`]: JSON that was cut inside a character.
 //! * [`redact`]: keys out of log lines.
 //! * [`demo`]: the reply that needs no model and no key.
@@ -19,3 +20,4 @@ pub mod lenient_json;
 pub mod openai;
 pub mod parts;
 pub mod redact;
+pub mod ui_route;
