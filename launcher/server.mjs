@@ -39,13 +39,15 @@ process.on('exit', () => {
  * @param {Record<string, unknown>} [options.env] values over those of the file; what is no string becomes JSON
  * @param {'debug'|'info'|'log'|'warn'|'error'|'none'} [options.logLevel] of wrangler; `log` shows the Worker's console
  * @param {(text: string) => void} [options.onOutput] what wrangler prints; default: kept for error messages only
+ * @param {string} [options.config] TOML that is added to the configuration, for example a service binding
  * @param {string} [options.build] the bundle to serve; default: build/ of the project
  * @param {number} [options.readyMs] how long /health may take to answer 200
  * @returns {Promise<{origin: string, port: number, pid: number, state: string, exited: Promise<string>,
  *   stop: () => Promise<void>, kill: () => Promise<void>}>} once /health answers 200. `exited` tells how it ended.
  */
 export async function startServer({
-  port, host = '127.0.0.1', state, envFile, env = {}, logLevel = 'warn', onOutput, build = path.join(ROOT, 'build'), readyMs = 60_000,
+  port, host = '127.0.0.1', state, envFile, env = {}, logLevel = 'warn', onOutput, config = '', build = path.join(ROOT, 'build'),
+  readyMs = 60_000,
 } = {}) {
   sweep();
   port = port ? Number(port) : await freePort(host);
@@ -57,7 +59,7 @@ export async function startServer({
   let child;
   try {
     fs.mkdirSync(storage, { recursive: true });
-    child = launch({ folder, build, storage, host, port, logLevel, variables: { ...readEnvFile(envFile), ...env } });
+    child = launch({ folder, build, added: config, storage, host, port, logLevel, variables: { ...readEnvFile(envFile), ...env } });
   } catch (error) {
     remove(folder);
     throw error;
@@ -103,12 +105,12 @@ export async function startServer({
   return { origin, port, pid: child.pid, state: storage, exited, stop, kill };
 }
 
-function launch({ folder, build, storage, host, port, logLevel, variables }) {
+function launch({ folder, build, added, storage, host, port, logLevel, variables }) {
   if (!fs.existsSync(path.join(build, 'index.js'))) throw new Error(`${build} holds no bundle: make build`);
   fs.cpSync(build, path.join(folder, 'build'), { recursive: true });
 
   const config = path.join(folder, 'wrangler.toml');
-  fs.writeFileSync(config, derivedConfig(fs.readFileSync(path.join(ROOT, 'wrangler.toml'), 'utf8')));
+  fs.writeFileSync(config, `${derivedConfig(fs.readFileSync(path.join(ROOT, 'wrangler.toml'), 'utf8'))}\n${added}\n`);
   const envFile = path.join(folder, 'vars.env');
   fs.writeFileSync(envFile, formatEnv(variables), { mode: 0o600 });
 

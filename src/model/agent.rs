@@ -7,6 +7,7 @@ use super::anthropic::settings::AnthropicSettings;
 use super::demo::DemoSettings;
 use super::fields::Fields;
 use super::openai::settings::OpenAiSettings;
+use super::ui_route::settings::UiRouteSettings;
 use crate::core::error::{Code, Failure};
 
 /// Who answers in a session.
@@ -18,6 +19,28 @@ pub enum Agent {
     OpenAi(Box<OpenAiSettings>),
     /// A model behind Anthropic's Messages API.
     Anthropic(Box<AnthropicSettings>),
+    /// Somebody's own chat route.
+    Ui(Box<UiRouteSettings>),
+}
+
+/// What an agent's configuration names and the deployment must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference<'a> {
+    /// `apiKey`: a secret.
+    Secret(&'a str),
+    /// `binding`: a service binding.
+    Binding(&'a str),
+}
+
+impl Reference<'_> {
+    /// The complaint about an agent whose reference leads nowhere. The name is not quoted: it might be the key itself.
+    pub fn missing(self, agent: &str) -> AgentsError {
+        let (field, problem) = match self {
+            Self::Secret(_) => ("apiKey", "names a secret that is not set"),
+            Self::Binding(_) => ("binding", "names a service binding that the deployment does not have"),
+        };
+        AgentsError::Field { agent: agent.to_owned(), field: field.to_owned(), problem: problem.to_owned() }
+    }
 }
 
 /// All agents of a deployment, in the order of the configuration. There is at least one.
@@ -35,7 +58,7 @@ pub enum AgentsError {
     Empty,
     /// A producer that this version names but does not have.
     #[error(
-        "AGENTS: agent \"{agent}\": producer \"{producer}\" is not available in this version (available: demo, openai, anthropic)"
+        "AGENTS: agent \"{agent}\": producer \"{producer}\" is not available in this version (available: demo, openai, anthropic, ui)"
     )]
     NotAvailable {
         /// The agent's name.
@@ -59,7 +82,7 @@ pub enum AgentsError {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NoSuchAgent {
     /// The request names an agent that is not configured.
-    #[error("no agent of that name is configured")]
+    #[error("agent is unknown: no agent of that name is configured")]
     Unknown,
     /// The request names none, and the configuration has several without a `default`.
     #[error("the request names no agent, and no agent is called \"default\"")]
@@ -112,6 +135,18 @@ impl Agents {
         }
     }
 
+    /// The agent that answers a request: the one that it names, else the one that answered last in the session, if it is still configured,
+    /// else as [`Agents::choose`] without a name. An empty name names none.
+    ///
+    /// # Errors
+    /// [`NoSuchAgent`]: only the request's own name is refused, never a remembered one.
+    pub fn of_request(&self, named: Option<&str>, last: Option<&str>) -> Result<(&str, &Agent), NoSuchAgent> {
+        match named.filter(|name| !name.is_empty()) {
+            Some(name) => self.choose(Some(name)),
+            None => last.and_then(|last| self.choose(Some(last)).ok()).map_or_else(|| self.choose(None), Ok),
+        }
+    }
+
     /// All agents with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Agent)> {
         self.0.iter().map(|(name, agent)| (name.as_str(), agent))
@@ -119,6 +154,16 @@ impl Agents {
 }
 
 impl Agent {
+    /// The field that names something which the deployment must have, and that name.
+    pub fn reference(&self) -> Option<Reference<'_>> {
+        match self {
+            Self::Demo(_) => None,
+            Self::OpenAi(settings) => settings.api_key.as_deref().map(Reference::Secret),
+            Self::Anthropic(settings) => settings.api_key.as_deref().map(Reference::Secret),
+            Self::Ui(settings) => settings.target.binding().map(Reference::Binding),
+        }
+    }
+
     fn parse(name: &str, value: Value) -> Result<Self, AgentsError> {
         let mut fields = Fields::of(name, "", value)?;
         let producer = fields.string("producer")?;
@@ -126,11 +171,12 @@ impl Agent {
             Some("demo") => DemoSettings::parse(fields).map(Self::Demo),
             Some("anthropic") => AnthropicSettings::parse(fields).map(Box::new).map(Self::Anthropic),
             Some("openai") => OpenAiSettings::parse(fields).map(Box::new).map(Self::OpenAi),
-            Some(producer @ ("ui" | "push")) => {
+            Some("ui") => UiRouteSettings::parse(fields).map(Box::new).map(Self::Ui),
+            Some(producer @ "push") => {
                 Err(AgentsError::NotAvailable { agent: name.to_owned(), producer: producer.to_owned() })
             }
-            Some(_) => Err(fields.error("producer", "is not known (available: demo, openai, anthropic)")),
-            None => Err(fields.error("producer", "is missing (available: demo, openai, anthropic)")),
+            Some(_) => Err(fields.error("producer", "is not known (available: demo, openai, anthropic, ui)")),
+            None => Err(fields.error("producer", "is missing (available: demo, openai, anthropic, ui)")),
         }
     }
 }
@@ -158,19 +204,46 @@ mod tests {
     }
 
     #[test]
+    fn a_request_names_its_agent_or_keeps_the_last_one() {
+        let agents = Agents::parse(r#"{"a":{"producer":"demo"},"default":{"producer":"demo"}}"#).unwrap();
+        let name = |named, last| agents.of_request(named, last).map(|(name, _)| name);
+        assert_eq!(name(Some("a"), None), Ok("a"));
+        assert_eq!(name(Some("default"), Some("a")), Ok("default"));
+        assert_eq!(name(None, Some("a")), Ok("a"));
+        assert_eq!(name(Some(""), Some("a")), Ok("a"));
+        assert_eq!(name(None, Some("gone")), Ok("default"));
+        assert_eq!(name(None, None), Ok("default"));
+        assert_eq!(name(Some("gone"), Some("a")), Err(NoSuchAgent::Unknown));
+        let two = Agents::parse(r#"{"a":{"producer":"demo"},"b":{"producer":"demo"}}"#).unwrap();
+        assert_eq!(two.of_request(None, Some("b")).unwrap().0, "b");
+        assert_eq!(two.of_request(None, Some("gone")), Err(NoSuchAgent::Unnamed));
+    }
+
+    #[test]
+    fn names_what_the_deployment_must_have() {
+        let text = r#"{"a":{"producer":"demo"},"b":{"producer":"openai","model":"m","apiKey":"KEY"},
+            "c":{"producer":"ui","binding":"CHAT"},"d":{"producer":"ui","url":"https://a.test"}}"#;
+        let agents = Agents::parse(text).unwrap();
+        let references: Vec<_> = agents.iter().map(|(_, agent)| agent.reference()).collect();
+        assert_eq!(references, [None, Some(Reference::Secret("KEY")), Some(Reference::Binding("CHAT")), None]);
+        let complaint = Reference::Secret("AIzaKEY").missing("b").to_string();
+        assert_eq!(complaint, r#"AGENTS: agent "b": apiKey names a secret that is not set"#);
+    }
+
+    #[test]
     fn complains_with_agent_and_field() {
         for (text, expected) in [
             ("{}", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
             ("[]", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
             (r#"{"x":1}"#, r#"AGENTS: agent "x": (the agent) must be an object"#),
-            (r#"{"x":{}}"#, r#"AGENTS: agent "x": producer is missing (available: demo, openai, anthropic)"#),
+            (r#"{"x":{}}"#, r#"AGENTS: agent "x": producer is missing (available: demo, openai, anthropic, ui)"#),
             (
                 r#"{"x":{"producer":"dmeo"}}"#,
-                r#"AGENTS: agent "x": producer is not known (available: demo, openai, anthropic)"#,
+                r#"AGENTS: agent "x": producer is not known (available: demo, openai, anthropic, ui)"#,
             ),
             (
-                r#"{"x":{"producer":"ui"}}"#,
-                r#"AGENTS: agent "x": producer "ui" is not available in this version (available: demo, openai, anthropic)"#,
+                r#"{"x":{"producer":"push"}}"#,
+                r#"AGENTS: agent "x": producer "push" is not available in this version (available: demo, openai, anthropic, ui)"#,
             ),
             (r#"{"x":{"producer":"demo","pace":1}}"#, r#"AGENTS: agent "x": pace is not known"#),
             (

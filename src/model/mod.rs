@@ -9,6 +9,7 @@
 //! * [`settings`], [`tools`], [`files`], [`history`], [`values`]: what requests to different APIs have in common.
 //! * [`openai`]: the chat-completions API, which many services speak.
 //! * [`anthropic`]: Anthropic's Messages API.
+//! * [`ui_route`]: somebody's own chat route.
 //! * [`redact`]: keys out of log lines.
 //! * [`demo`]: the reply that needs no model and no key.
 
@@ -26,4 +27,5 @@ pub mod parts;
 pub mod redact;
 pub mod settings;
 pub mod tools;
+pub mod ui_route;
 pub mod values;

@@ -78,6 +78,13 @@ extern "C" {
     #[wasm_bindgen(catch, js_name = fetch)]
     pub fn fetch(request: &web_sys::Request) -> Result<Promise, JsValue>;
 
+    /// A service binding.
+    #[wasm_bindgen(extends = Object)]
+    pub type Fetcher;
+
+    #[wasm_bindgen(method, catch, js_name = fetch)]
+    pub fn fetch(this: &Fetcher, request: &web_sys::Request) -> Result<Promise, JsValue>;
+
     #[wasm_bindgen(catch, js_namespace = crypto, js_name = getRandomValues)]
     pub fn random_values(bytes: &js_sys::Uint8Array) -> Result<JsValue, JsValue>;
 }

@@ -7,6 +7,7 @@ use web_sys::Request;
 use worker::Response;
 
 use super::answer;
+use super::entry::Entry;
 use super::host::{Host, HostError};
 use super::production::NotStarted;
 use super::readers::{Dialect, ReaderError};
@@ -45,7 +46,7 @@ impl Host {
             return unreadable(&error);
         }
         let answer = match call {
-            Call::Send => self.send(&caller, request).await,
+            Call::Send => self.send(&caller, request, query).await,
             Call::Attach => self.attach(&caller, request).await,
             Call::Reconnect => self.reconnect(&caller, request),
             Call::ChatSnapshot => self.snapshot(&caller, query, false).await,
@@ -60,21 +61,18 @@ impl Host {
         answer.unwrap_or_else(|refusal| refusal)
     }
 
-    async fn send(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+    async fn send(self: &Rc<Self>, caller: &Caller, request: &Request, query: &str) -> Answer {
         let limit = self.config.settings.max_request_bytes;
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
         let parsed = ChatBody::parse(&bytes)
             .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
-        let agent = self.config.agents.choose(parsed.agent.as_deref());
-        let (agent, _) = agent.map_err(|error| {
-            let failure = error.failure();
-            answer::explained(failure.code, &failure.internal, Map::new())
-        })?;
-        match classify(&parsed) {
-            EntryKind::Send(message) => self.start(caller, agent, &message, request).await,
+        let kind = classify(&parsed);
+        let entry = self.entry(request, query, parsed)?;
+        match kind {
+            EntryKind::Send(message) => self.start(caller, entry, &message).await,
             // A reply that failed before its message was stored is asked for again as a send.
             EntryKind::Regenerate { last_user: Some(message), .. } if !self.knows(caller, &message)? => {
-                self.start(caller, agent, &message, request).await
+                self.start(caller, entry, &message).await
             }
             EntryKind::Regenerate { .. } => Err(answer::explained(
                 Code::StateNotResumable,
@@ -85,15 +83,17 @@ impl Host {
         }
     }
 
-    async fn start(self: &Rc<Self>, caller: &Caller, agent: &str, message: &Value, request: &Request) -> Answer {
+    async fn start(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, message: &Value) -> Answer {
+        let request = entry.request;
         if self.knows(caller, message)? {
             return self.attach(caller, request).await;
         }
+        let (agent, forwarded) = self.enter(entry)?;
         let input = Input {
             id: MessageId::new(message.get("id").and_then(Value::as_str).unwrap_or_default()),
             json: message.to_string(),
         };
-        let (run, cursor) = self.start_run(caller, agent, input).map_err(|error| self.not_started(error))?;
+        let (run, cursor) = self.start_run(caller, agent, input, forwarded).map_err(|error| self.not_started(error))?;
         self.chat_reader(request, run, cursor, OPENING, false)
     }
 

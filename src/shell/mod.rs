@@ -2,7 +2,7 @@
 //!
 //! * [`worker`]: the Worker; finds the session and passes the request on. [`object`]: the Durable Object; catches panics.
 //! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call.
-//! * [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
+//! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
 //! * [`readers`] and [`body`]: open responses.
 //! * [`answer`], [`request`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
 //! * [`seams`]: handles for tests.
@@ -13,6 +13,7 @@ mod body;
 mod calls;
 mod clock;
 mod config;
+mod entry;
 mod host;
 mod object;
 mod producers;

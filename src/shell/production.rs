@@ -22,6 +22,7 @@ use crate::core::run::{Fence, Outcome, Vocabulary};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::Millis;
 use crate::dialect::ui::writer::RunWriter;
+use crate::model::ui_route::request::Forwarded;
 
 /// A live producer and what it has not flushed yet.
 pub struct Production {
@@ -55,12 +56,13 @@ pub enum NotStarted {
 }
 
 impl Host {
-    /// Starts a run that answers `input`, with this agent.
+    /// Starts a run that answers `input`, with this agent and what the request hands on to it.
     pub fn start_run(
         self: &Rc<Self>,
         caller: &Caller,
         agent: &str,
         input: Input,
+        forwarded: Option<Forwarded>,
     ) -> Result<(RunId, Cursor), NotStarted> {
         let writer = RefCell::new(None);
         let opening = |run: &RunId, message_id: &MessageId| {
@@ -107,7 +109,7 @@ impl Host {
             self.spawn(async move {
                 let _ = Abortable::new(host.watch_lease(), watched).await;
             });
-            producers::spawn(self, fence, agent, signal);
+            producers::spawn(self, fence, agent, forwarded, signal);
         }
         Ok((run, start))
     }
@@ -137,11 +139,6 @@ impl Host {
     /// The producer is alive.
     pub fn renew(&self, fence: &Fence) {
         let _ = self.session(|session| session.renew(now(), fence));
-    }
-
-    /// The producer has finished.
-    pub fn complete(self: &Rc<Self>, fence: &Fence) {
-        self.conclude(fence, Outcome::Completed);
     }
 
     /// The producer has failed. The words go to the log only.

@@ -36,6 +36,8 @@ pub struct ChatBody {
     pub message_id: Option<String>,
     /// Name of the agent that shall answer.
     pub agent: Option<String>,
+    /// Every key but `messages`, as it came: what a wrapped chat route is sent.
+    pub keys: Map<String, Value>,
 }
 
 /// What a chat request asks for, by its shape.
@@ -131,7 +133,7 @@ impl ChatBody {
             Some(Value::String(word)) if word == "regenerate-message" => Trigger::Regenerate,
             _ => return Err(Refusal::WrongType { key: "trigger", expected: "submit-message or regenerate-message" }),
         };
-        let messages = match (map.remove("messages"), map.remove("message")) {
+        let messages = match (map.shift_remove("messages"), map.get("message").cloned()) {
             (Some(Value::Array(messages)), _) => messages,
             (None | Some(Value::Null), Some(message @ Value::Object(_))) => vec![message],
             (None | Some(Value::Null), None | Some(Value::Null)) => Vec::new(),
@@ -142,11 +144,12 @@ impl ChatBody {
         };
         check(&messages)?;
         Ok(Self {
-            id: text(&mut map, "id")?,
+            id: text(&map, "id")?,
             messages,
             trigger,
-            message_id: text(&mut map, "messageId")?,
-            agent: text(&mut map, "agent")?,
+            message_id: text(&map, "messageId")?,
+            agent: text(&map, "agent")?,
+            keys: map,
         })
     }
 }
@@ -180,10 +183,10 @@ fn check(messages: &[Value]) -> Result<(), Refusal> {
     }
 }
 
-fn text(map: &mut Map<String, Value>, key: &'static str) -> Result<Option<String>, Refusal> {
-    match map.remove(key) {
+fn text(map: &Map<String, Value>, key: &'static str) -> Result<Option<String>, Refusal> {
+    match map.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(Refusal::WrongType { key, expected: "a string" }),
     }
 }
@@ -245,6 +248,14 @@ mod tests {
         assert_eq!(body.agent.as_deref(), Some("b"));
         assert_eq!(classify(&body), EntryKind::Send(user()));
         assert_eq!(classify(&parse(json!({"message": user()})).unwrap()), EntryKind::Send(user()));
+    }
+
+    #[test]
+    fn the_keys_of_a_body_stay_as_they_came() {
+        let sent = json!({"z": {"a": [null]}, "id": "chat", "message": user(), "agent": "b", "trigger": null});
+        assert_eq!(Value::Object(parse(sent.clone()).unwrap().keys), sent);
+        let body = parse(json!({"temperature": 1, "messages": [user()]})).unwrap();
+        assert_eq!(Value::Object(body.keys), json!({"temperature": 1}));
     }
 
     #[test]

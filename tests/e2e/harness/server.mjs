@@ -9,10 +9,11 @@ const launcher = new URL('../../../launcher/serve.mjs', import.meta.url)
 
 /**
  * `vars`: configuration values; objects are written as JSON. `agents`: the same for `AGENTS`.
+ * Everything else goes to the launcher as it is (`config`, `logLevel`, `onOutput`).
  * The answer: `{origin, port, state, pid, stop(), kill(), restart(vars?)}`. `stop` ends it cleanly; `kill` is -9 for its whole process group;
  * `restart` starts it again on the same port and state (with other `vars` if given); `close` stops it and removes what it stored.
  */
-export async function startRejoin({ vars = {}, agents, env = {}, port } = {}) {
+export async function startRejoin({ vars = {}, agents, env = {}, port, ...launch } = {}) {
   const { startServer } = await import(launcher)
   const folder = mkdtempSync(join(tmpdir(), 'rejoin-e2e-'))
   const state = join(folder, 'state')
@@ -31,7 +32,7 @@ export async function startRejoin({ vars = {}, agents, env = {}, port } = {}) {
     async start(changed = {}) {
       Object.assign(values, changed)
       writeFileSync(envFile, envText(values))
-      running = await startServer({ port: taken, state, envFile, env })
+      running = await startServer({ ...launch, port: taken, state, envFile, env })
       server.origin = running.origin
       return server
     },

@@ -1,0 +1,53 @@
+//! What a chat request decides before its run starts: who answers, and what of the request is handed on.
+
+use serde_json::{Map, Value};
+use web_sys::Request;
+use worker::Response;
+
+use super::answer;
+use super::host::Host;
+use super::producers;
+use super::request::header;
+use crate::core::error::Failure;
+use crate::dialect::route::query_value;
+use crate::dialect::ui::request::ChatBody;
+use crate::model::agent::{Agent, NoSuchAgent};
+use crate::model::ui_route::request::{Forwarded, headers};
+
+/// A chat request that may start a run.
+pub struct Entry<'a> {
+    pub request: &'a Request,
+    /// An error matters only to a request that does start a run.
+    agent: Result<(&'a str, &'a Agent), NoSuchAgent>,
+    keys: Map<String, Value>,
+}
+
+impl Host {
+    /// Chooses the agent by `?agent=`, else by the body's `agent`, else as the last run. The query wins, because the body belongs to the app:
+    /// a wrapped route may have an `agent` of its own.
+    pub fn entry<'a>(&'a self, request: &'a Request, query: &str, body: ChatBody) -> Result<Entry<'a>, Response> {
+        let named = query_value(query, "agent").filter(|name| !name.is_empty()).or(body.agent);
+        let last = self.session(|session| session.run().map(|run| run.agent.clone())).ok().flatten();
+        let agent = self.config.agents.of_request(named.as_deref(), last.as_deref());
+        if let Err(error @ NoSuchAgent::Unknown) = &agent {
+            return Err(refused(&error.failure()));
+        }
+        Ok(Entry { request, agent, keys: body.keys })
+    }
+
+    /// The agent that shall start a run, once the deployment has what it needs, and what the request hands on to it.
+    pub fn enter<'a>(&self, entry: Entry<'a>) -> Result<(&'a str, Option<Forwarded>), Response> {
+        let Entry { request, agent, keys } = entry;
+        let (name, agent) = agent.map_err(|error| refused(&error.failure()))?;
+        producers::check(self, name, agent).map_err(|failure| answer::misconfigured(&failure))?;
+        let forwarded = match agent {
+            Agent::Ui(settings) => Some(Forwarded { headers: headers(settings, |name| header(request, name)), keys }),
+            Agent::Demo(_) | Agent::OpenAi(_) | Agent::Anthropic(_) => None,
+        };
+        Ok((name, forwarded))
+    }
+}
+
+fn refused(failure: &Failure) -> Response {
+    answer::explained(failure.code, &failure.internal, Map::new())
+}

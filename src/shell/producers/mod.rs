@@ -1,0 +1,82 @@
+//! The producers that live inside the object, each a task that feeds [`Host::produce`] until its run is no longer its own.
+//!
+//! * `demo`: the built-in script.
+//! * `model`: a model API: chat completions, or Anthropic's messages.
+//! * `route`: somebody's own chat route.
+//! * `upstream`: one outgoing request and its body, for all that ask somebody else.
+
+mod demo;
+mod model;
+mod route;
+mod upstream;
+
+use std::rc::Rc;
+
+use serde_json::Value;
+use web_sys::AbortSignal;
+
+use super::config::variable;
+use super::host::Host;
+use crate::core::error::{Code, Failure};
+use crate::core::run::{Fence, Outcome};
+use crate::core::storage::Storage;
+use crate::model::agent::{Agent, Reference};
+use crate::model::ui_route::request::Forwarded;
+
+/// The run that a producer writes.
+struct Job {
+    host: Rc<Host>,
+    fence: Fence,
+    signal: AbortSignal,
+}
+
+/// How a production ended; `None` when the run has been taken from it, and with it the say.
+type Produced = Result<Option<Outcome>, Failure>;
+
+/// Starts the task that produces this run. `forwarded` is what the run's own request hands on to a chat route.
+pub fn spawn(host: &Rc<Host>, fence: Fence, agent: &str, forwarded: Option<Forwarded>, signal: AbortSignal) {
+    let job = Job { host: Rc::clone(host), fence, signal };
+    let name = agent.to_owned();
+    host.spawn(async move {
+        match produce(&job, &name, forwarded).await {
+            Ok(Some(outcome)) => job.host.conclude(&job.fence, outcome),
+            Ok(None) => {}
+            Err(failure) => job.host.fail(&job.fence, &failure),
+        }
+    });
+}
+
+async fn produce(job: &Job, agent: &str, forwarded: Option<Forwarded>) -> Produced {
+    let history = history(&job.host)?;
+    let (_, agent) = job.host.config.agents.choose(Some(agent)).map_err(|error| error.failure())?;
+    match agent {
+        Agent::Demo(settings) => Ok(demo::produce(job, settings, &history).await),
+        Agent::OpenAi(settings) => model::openai(job, settings, &history).await,
+        Agent::Anthropic(settings) => model::anthropic(job, settings, &history).await,
+        Agent::Ui(settings) => route::produce(job, settings, history, forwarded).await,
+    }
+}
+
+/// Whether the deployment has what an agent's configuration names. Asked before a run starts, so that nothing is stored for nothing.
+pub fn check(host: &Host, name: &str, agent: &Agent) -> Result<(), Failure> {
+    let Some(reference) = agent.reference() else { return Ok(()) };
+    let is_there = match reference {
+        Reference::Secret(secret) => variable(&host.env, secret).is_some(),
+        Reference::Binding(binding) => upstream::binding(&host.env, binding).is_some(),
+    };
+    if is_there { Ok(()) } else { Err(reference.missing(name).failure()) }
+}
+
+/// The committed conversation.
+fn history(host: &Host) -> Result<Vec<Value>, Failure> {
+    let broken = |error: &dyn std::fmt::Display| Failure::new(Code::FrameworkInternalError, error.to_string());
+    let count = host.session(|session| session.message_count()).map_err(|error| broken(&error))?;
+    let rows = host.storage.messages(count).map_err(|error| broken(&error))?;
+    rows.iter().map(|row| serde_json::from_str(&row.json).map_err(|error| broken(&error))).collect()
+}
+
+/// Begins the ids of a run's parts and calls; short, because it stands on every delta.
+fn id_prefix(host: &Host) -> String {
+    let turn = host.session(|session| session.run().map_or(0, |run| run.turn)).unwrap_or_default();
+    format!("r{turn}.")
+}

@@ -1,0 +1,65 @@
+//! A model behind an API of its own: one request, one translated answer.
+
+use serde_json::{Map, Value};
+
+use super::upstream::{Outgoing, Reply, relay};
+use super::{Job, Produced, id_prefix};
+use crate::core::error::{Code, Failure};
+use crate::core::run::Outcome;
+use crate::model::answer::{Answer, StreamOptions, Translation};
+use crate::model::anthropic::{self, settings::AnthropicSettings, stream::MessageStream};
+use crate::model::openai::{self, settings::OpenAiSettings, stream::CompletionStream};
+use crate::model::parts::Batch;
+use crate::shell::config::variable;
+
+pub(super) async fn openai(job: &Job, settings: &OpenAiSettings, history: &[Value]) -> Produced {
+    let key = key(job, settings.api_key.as_deref())?;
+    let address = openai::request::endpoint(&settings.base_url);
+    let headers = openai::request::headers(settings, key.as_deref());
+    let body = openai::request::request_body(settings, history);
+    ask(job, address, headers, body, CompletionStream::new(options(job))).await
+}
+
+pub(super) async fn anthropic(job: &Job, settings: &AnthropicSettings, history: &[Value]) -> Produced {
+    let key = key(job, settings.api_key.as_deref())?;
+    let address = anthropic::request::endpoint(&settings.base_url);
+    let headers = anthropic::request::headers(settings, key.as_deref());
+    let body = anthropic::request::request_body(settings, history);
+    ask(job, address, headers, body, MessageStream::new(options(job))).await
+}
+
+async fn ask<T: Translation>(
+    job: &Job,
+    address: String,
+    headers: Vec<(String, String)>,
+    body: Map<String, Value>,
+    mut reply: Answer<T>,
+) -> Produced {
+    let outgoing = Outgoing { address, binding: None, headers, body: Value::Object(body).to_string() };
+    relay(job, outgoing, &mut reply).await
+}
+
+fn options(job: &Job) -> StreamOptions {
+    StreamOptions { id_prefix: id_prefix(&job.host) }
+}
+
+/// The value of the secret that an agent names.
+fn key(job: &Job, name: Option<&str>) -> Result<Option<String>, Failure> {
+    let Some(name) = name else { return Ok(None) };
+    let missing = || format!("the secret {name} that an agent's apiKey names is not set");
+    variable(&job.host.env, name).map(Some).ok_or_else(|| Failure::new(Code::ConfigurationInvalid, missing()))
+}
+
+impl<T: Translation> Reply for Answer<T> {
+    fn push(&mut self, bytes: &[u8]) -> Batch {
+        self.push(bytes)
+    }
+
+    fn end(&mut self) -> Batch {
+        self.end()
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        self.is_finished().then_some(Outcome::Completed)
+    }
+}
