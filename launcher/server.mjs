@@ -181,13 +181,17 @@ async function ready(origin, exited, readyMs) {
   let ended;
   exited.then((how) => (ended = how));
   let last = 'no answer';
+  let refused;
   while (ended === undefined) {
+    // A configuration does not get better by waiting.
+    if (refused) throw new Error(refused);
     if (Date.now() > deadline) throw new Error(`${origin}/health did not answer 200 in ${readyMs} ms (${last})`);
     try {
       const response = await fetch(`${origin}/health`, { signal: AbortSignal.timeout(5000) });
-      await response.body?.cancel();
+      const text = await response.text();
       if (response.status === 200 && ended === undefined) return;
       last = `answered ${response.status}`;
+      if (text.includes('"configuration_invalid"')) refused = JSON.parse(text).error;
     } catch (error) {
       last = error.cause?.code ?? error.message;
     }

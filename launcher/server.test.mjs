@@ -37,6 +37,7 @@ export default {
         cancel() { clearInterval(timer); },
       }), { headers: { 'content-type': 'text/event-stream' } });
     }
+    if (env.BROKEN) return Response.json({ error: 'LEASE_MS must be a number', code: 'configuration_invalid' }, { status: 500 });
     return new Response('ok');
   },
 };
@@ -142,4 +143,10 @@ test('a launcher that is killed takes its server along', async () => {
     await sleep(50);
   }
   assert.fail('the server outlived its launcher');
+});
+
+test('a configuration that cannot be used ends the start at once, in its own words', async () => {
+  const began = Date.now();
+  await assert.rejects(startServer({ build, env: { BROKEN: '1' }, readyMs: 60_000 }), /LEASE_MS must be a number/);
+  assert.ok(Date.now() - began < 30_000);
 });

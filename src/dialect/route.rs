@@ -81,8 +81,8 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         return Err(NoRoute::NotFound);
     }
     match parts {
-        [Some(""), None, ..] => allow(method, "GET", Route::Home),
-        [Some("health"), None, ..] => allow(method, "GET", Route::Health),
+        [Some(""), None, ..] => allow(without_body(method), "GET", Route::Home),
+        [Some("health"), None, ..] => allow(without_body(method), "GET", Route::Health),
         [Some("api"), Some("chat"), None | Some(""), None, ..] => allow(method, "POST", Route::SendByBody),
         [Some("api"), Some("chat"), Some(id), rest @ ..] => chat(method, id, rest),
         [Some("sessions"), Some(id), Some(name), rest, None] => {
@@ -115,6 +115,11 @@ fn chat(method: &str, id: &str, rest: [Option<&str>; 2]) -> Result<Route, NoRout
         _ => return Err(NoRoute::NotFound),
     };
     allow(method, allowed, Route::Session(SessionId::from_path_segment(id)?, call))
+}
+
+/// Monitors ask with HEAD; the runtime leaves the body out by itself.
+fn without_body(method: &str) -> &str {
+    if method == "HEAD" { "GET" } else { method }
 }
 
 fn allow(method: &str, allowed: &str, route: Route) -> Result<Route, NoRoute> {
@@ -191,6 +196,7 @@ mod tests {
     fn every_route_of_the_design() {
         assert_eq!(resolve("GET", "/"), Ok(Route::Home));
         assert_eq!(resolve("GET", "/health"), Ok(Route::Health));
+        assert_eq!(resolve("HEAD", "/health"), Ok(Route::Health));
         assert_eq!(resolve("POST", "/api/chat"), Ok(Route::SendByBody));
         assert_eq!(resolve("POST", "/api/chat/s1"), session("s1", Call::Send));
         assert_eq!(resolve("GET", "/api/chat/s1"), session("s1", Call::Attach));

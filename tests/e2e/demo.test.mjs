@@ -106,7 +106,7 @@ describe('a message', () => {
 
 test('an agent that is not configured is refused and stores nothing', async () => {
   const s = set.session()
-  for (const agent of ['nobody', '', '__proto__', 'constructor', 7, {}]) {
+  for (const agent of ['nobody', '__proto__', 'constructor', 7, {}]) {
     const answer = await call(s.chat, { json: { agent, messages: [userMessage('hi')] } })
     assertRefused(answer, undefined, `agent ${JSON.stringify(agent)}`)
   }
