@@ -72,26 +72,50 @@ impl Stored {
 /// # Errors
 /// [`BadFrame`] when the bytes were not written by [`encode`].
 pub fn decode(bytes: &[u8]) -> Result<Vec<Stored>, BadFrame> {
+    split(bytes).map(|frame| decode_one(frame?)).collect()
+}
+
+/// The frames of a row, each with its end.
+///
+/// # Errors
+/// [`BadFrame`], once, when the row does not end with a frame.
+pub fn split(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], BadFrame>> {
+    let finder = memchr::memmem::Finder::new(END);
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = finder.find(rest).and_then(|at| at.checked_add(END.len()));
+        match end.and_then(|end| rest.split_at_checked(end)) {
+            Some((frame, after)) => {
+                rest = after;
+                Some(Ok(frame))
+            }
+            None => {
+                rest = &[];
+                Some(Err(BadFrame))
+            }
+        }
+    })
+}
+
+/// Decodes one frame.
+///
+/// # Errors
+/// [`BadFrame`] when the bytes were not written by [`encode`].
+pub fn decode_one(frame: &[u8]) -> Result<Stored, BadFrame> {
     #[derive(Deserialize)]
     struct Data {
         sequence: u64,
         chunk: Value,
     }
-    let mut frames = Vec::new();
-    let mut rest = bytes;
-    let finder = memchr::memmem::Finder::new(END);
-    while !rest.is_empty() {
-        let end = finder.find(rest).and_then(|at| at.checked_add(END.len())).ok_or(BadFrame)?;
-        let (frame, after) = rest.split_at_checked(end).ok_or(BadFrame)?;
-        rest = after;
-        let data = frame.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"data: ")).ok_or(BadFrame)?;
-        let data: Data = serde_json::from_slice(data).map_err(|_| BadFrame)?;
-        frames.push(Stored {
-            sequence: Sequence::new(data.sequence).map_err(|_| BadFrame)?,
-            chunk: Chunk::parse(data.chunk).map_err(|_| BadFrame)?,
-        });
-    }
-    Ok(frames)
+    let data = frame.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"data: ")).ok_or(BadFrame)?;
+    let data: Data = serde_json::from_slice(data).map_err(|_| BadFrame)?;
+    Ok(Stored {
+        sequence: Sequence::new(data.sequence).map_err(|_| BadFrame)?,
+        chunk: Chunk::parse(data.chunk).map_err(|_| BadFrame)?,
+    })
 }
 
 /// The bytes after the first `frames` frames; empty when there are no more.

@@ -15,7 +15,6 @@ use worker::console_error;
 use super::body::{self, Body, Pen};
 use super::clock::{now, sleep};
 use super::host::{Host, HostError};
-use crate::core::frame;
 use crate::core::ids::Cursor;
 use crate::core::log::Batch;
 use crate::core::reader::{Next, Reader, Terminal};
@@ -278,10 +277,9 @@ impl Host {
         let (bytes, finish) = match dialect {
             Dialect::Wire => (batch.bytes, false),
             Dialect::Chat => {
-                let frames = frame::decode(&batch.bytes).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
-                let mut out = Vec::new();
-                let frames = frames.into_iter().map(|stored| (stored.sequence, stored.chunk));
-                let projected = chat::project(frames, self.config.floor, &mut out);
+                let mut out = Vec::with_capacity(batch.bytes.len());
+                let projected = chat::project_stored(&batch.bytes, self.config.floor, &mut out)
+                    .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
                 (out, projected.finish)
             }
         };

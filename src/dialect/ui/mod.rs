@@ -7,11 +7,12 @@
 //! * [`attempts`]: which attempts of a step a replay leaves out.
 //! * [`reopen`]: what a response must send first when it begins in the middle of a run.
 //! * [`writer`]: whatever a producer emits to a run that every client can read; `calls` repairs the tool chunks.
-//! * [`response`]: the bytes of a chat response.
+//! * [`response`]: the bytes of a chat response; `delta` cuts plain deltas out of their stored frames.
 //! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is.
 
 pub mod attempts;
 mod calls;
+mod delta;
 pub mod fold;
 pub mod message;
 pub mod partial_json;

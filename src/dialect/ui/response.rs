@@ -5,10 +5,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::delta::{self, Delta};
 use super::sanitise::sanitise;
 use super::vocabulary::Floor;
 use crate::core::chunk::Chunk;
 use crate::core::error::Code;
+use crate::core::frame::{self, BadFrame, Stored};
 use crate::core::ids::Sequence;
 
 /// Ends the response; after it the body is closed.
@@ -43,7 +45,7 @@ pub struct Projected {
 }
 
 /// Appends one frame. The sequence goes on the last frame of a stored chunk only; synthesised frames have none.
-pub fn frame(sequence: Option<Sequence>, map: &Map<String, Value>, out: &mut Vec<u8>) {
+pub fn event(sequence: Option<Sequence>, map: &Map<String, Value>, out: &mut Vec<u8>) {
     let before = out.len();
     if let Some(sequence) = sequence {
         out.extend_from_slice(format!("id: {sequence}\n").as_bytes());
@@ -60,7 +62,7 @@ pub fn frame(sequence: Option<Sequence>, map: &Map<String, Value>, out: &mut Vec
 /// Appends a synthesised chunk as this floor accepts it.
 pub fn synthesise(chunk: Chunk, floor: Floor, out: &mut Vec<u8>) {
     if let Some(map) = sanitise(chunk, floor) {
-        frame(None, &map, out);
+        event(None, &map, out);
     }
 }
 
@@ -69,11 +71,34 @@ pub fn project(frames: impl Iterator<Item = (Sequence, Chunk)>, floor: Floor, ou
     let mut written = Projected::default();
     for (sequence, chunk) in frames {
         let Some(map) = sanitise(chunk, floor) else { continue };
-        frame(Some(sequence), &map, out);
+        event(Some(sequence), &map, out);
         written.frames = written.frames.saturating_add(1);
         written.finish |= map.get("type").and_then(Value::as_str) == Some("finish");
     }
     written
+}
+
+/// Appends a row of stored frames, as [`project`] does; plain deltas are not even decoded.
+///
+/// # Errors
+/// [`BadFrame`] when the bytes are not stored frames.
+pub fn project_stored(bytes: &[u8], floor: Floor, out: &mut Vec<u8>) -> Result<Projected, BadFrame> {
+    let mut written = Projected::default();
+    for stored in frame::split(bytes) {
+        let stored = stored?;
+        if let Some(Delta { sequence, chunk }) = delta::of_frame(stored) {
+            for piece in [&b"id: "[..], sequence, b"\ndata: ", chunk, b"}\n\n"] {
+                out.extend_from_slice(piece);
+            }
+            written.frames = written.frames.saturating_add(1);
+        } else {
+            let Stored { sequence, chunk } = frame::decode_one(stored)?;
+            let one = project(std::iter::once((sequence, chunk)), floor, out);
+            written.frames = written.frames.saturating_add(one.frames);
+            written.finish |= one.finish;
+        }
+    }
+    Ok(written)
 }
 
 /// Appends the end of a response (`spec/ai-sdk.md` A.7): the terminal chunk, then [`DONE`]. `finish_sent` says whether
@@ -89,7 +114,7 @@ pub fn terminal(outcome: Outcome, finish_sent: bool, out: &mut Vec<u8>) {
         Outcome::Failed(code) => Some(json!({"type": "error", "errorText": code.message()})),
     };
     if let Some(Value::Object(map)) = chunk {
-        frame(None, &map, out);
+        event(None, &map, out);
     }
     out.extend_from_slice(DONE);
 }
@@ -112,11 +137,11 @@ mod tests {
     fn a_frame_is_its_literal_bytes() {
         let map = Chunk::new("text-delta").with("id", "t").with("delta", "a\nb").into_map();
         assert_eq!(
-            text(|out| frame(Some(Sequence::new(7).unwrap()), &map, out)),
+            text(|out| event(Some(Sequence::new(7).unwrap()), &map, out)),
             "id: 7\ndata: {\"type\":\"text-delta\",\"id\":\"t\",\"delta\":\"a\\nb\"}\n\n"
         );
         assert_eq!(
-            text(|out| frame(None, &Chunk::new("start-step").into_map(), out)),
+            text(|out| event(None, &Chunk::new("start-step").into_map(), out)),
             "data: {\"type\":\"start-step\"}\n\n"
         );
     }

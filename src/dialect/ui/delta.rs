@@ -1,0 +1,105 @@
+//! Text and reasoning deltas, cut out of their stored frames unread.
+//!
+//! Nearly all of a reply is such deltas, and nothing in them depends on the client's version. The stamp stands last in a stored chunk
+//! (`core::frame`), so what a chat client gets is the chunk's own bytes up to the stamp.
+
+/// The parts of a stored frame that holds `{type, id, delta}` and nothing else besides the stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Delta<'a> {
+    /// The sequence, in digits.
+    pub sequence: &'a [u8],
+    /// The chunk's JSON without the stamp and without the closing brace.
+    pub chunk: &'a [u8],
+}
+
+/// `None` for every other frame; those are decoded.
+pub(super) fn of_frame(frame: &[u8]) -> Option<Delta<'_>> {
+    let rest = frame.strip_prefix(b"event: chunk\nid: ")?;
+    let (sequence, rest) = rest.split_at_checked(memchr::memchr(b'\n', rest)?)?;
+    let rest = rest.strip_prefix(b"\ndata: {\"sequence\":")?.strip_prefix(sequence)?;
+    let chunk = rest.strip_prefix(b",\"chunk\":")?;
+    let after = [&b"{\"type\":\"text-delta\",\"id\":\""[..], b"{\"type\":\"reasoning-delta\",\"id\":\""]
+        .into_iter()
+        .find_map(|head| chunk.strip_prefix(head))?;
+    let after = after_string(after)?.strip_prefix(b",\"delta\":\"")?;
+    let stamp = after_string(after)?;
+    stamp.strip_prefix(b",\"runId\":\"")?;
+    Some(Delta { sequence, chunk: chunk.get(..chunk.len().checked_sub(stamp.len())?)? })
+}
+
+/// What follows a JSON string, of which the opening quote has been read.
+fn after_string(bytes: &[u8]) -> Option<&[u8]> {
+    let mut rest = bytes;
+    loop {
+        let at = memchr::memchr2(b'"', b'\\', rest)?;
+        let escapes = rest.get(at) == Some(&b'\\');
+        rest = rest.get(at.checked_add(if escapes { 2 } else { 1 })?..)?;
+        if !escapes {
+            return Some(rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::chunk::{Chunk, Stamp};
+    use crate::core::frame;
+    use crate::core::ids::{AttemptId, RunId, Sequence};
+    use crate::dialect::ui::response::{project, project_stored};
+    use crate::dialect::ui::vocabulary::Floor;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn stored(chunks: &[Chunk]) -> Vec<u8> {
+        let stamp = Stamp { run: RunId::new("run_1"), attempt: Some((AttemptId::new("run_1-1-1"), 1)) };
+        let mut bytes = Vec::new();
+        for (at, chunk) in chunks.iter().enumerate() {
+            frame::encode(Sequence::new(at as u64 + 7).unwrap(), chunk, &stamp, &mut bytes);
+        }
+        bytes
+    }
+
+    fn decoded(bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let frames = frame::decode(bytes).unwrap().into_iter().map(|stored| (stored.sequence, stored.chunk));
+        project(frames, Floor::default(), &mut out);
+        out
+    }
+
+    #[test]
+    fn only_plain_deltas_are_cut_out() {
+        let delta = Chunk::new("text-delta").with("id", "t").with("delta", "\",\"runId\":\"forged \\");
+        let plain = stored(std::slice::from_ref(&delta));
+        let cut = of_frame(&plain).unwrap();
+        assert_eq!(cut.sequence, b"7");
+        assert!(cut.chunk.ends_with(br#""delta":"\",\"runId\":\"forged \\""#));
+        for other in [
+            delta.clone().with("providerMetadata", json!({"p": {"k": 1}})),
+            Chunk::new("text-delta").with("delta", "x").with("id", "t"),
+            Chunk::new("text-end").with("id", "t"),
+            Chunk::new("text-delta").with("id", "t").with("delta", 1),
+        ] {
+            assert_eq!(of_frame(&stored(&[other])), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_gives_what_decoding_gives(texts in prop::collection::vec((any::<bool>(), ".*", ".*"), 0..8)) {
+            let chunks: Vec<_> = texts.into_iter().map(|(text, id, delta)| {
+                Chunk::new(if text { "text-delta" } else { "reasoning-delta" }).with("id", id).with("delta", delta)
+            }).collect();
+            let bytes = stored(&chunks);
+            let mut out = Vec::new();
+            project_stored(&bytes, Floor::default(), &mut out).unwrap();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(decoded(&bytes)).unwrap());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = of_frame(&bytes);
+            let _ = project_stored(&bytes, Floor::default(), &mut Vec::new());
+        }
+    }
+}
