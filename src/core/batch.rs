@@ -1,7 +1,8 @@
 //! When a producer's records are flushed (DESIGN.md section 4).
 //!
 //! At once when the last flush is `BATCH_WAIT_MS` old, else when it becomes so; at most one flush is unconfirmed, and what arrives
-//! meanwhile is the next. A run that nobody follows flushes once a second. A commit and a terminal flush in their own turn.
+//! meanwhile is the next. A run that nobody follows flushes once a second. A commit, whatever is marked urgent (a tool call's end) and a
+//! terminal flush in their own turn.
 
 use super::record::Record;
 use super::time::{Millis, UnixMillis};
@@ -30,7 +31,7 @@ pub enum Flush {
 pub struct Batcher {
     wait: Millis,
     waiting: Vec<Record>,
-    commit_waits: bool,
+    urgent: bool,
     last: Option<UnixMillis>,
     unconfirmed: bool,
 }
@@ -38,12 +39,17 @@ pub struct Batcher {
 impl Batcher {
     /// A batcher with this least time between flushes.
     pub fn new(wait: Millis) -> Self {
-        Self { wait, waiting: Vec::new(), commit_waits: false, last: None, unconfirmed: false }
+        Self { wait, waiting: Vec::new(), urgent: false, last: None, unconfirmed: false }
+    }
+
+    /// What waits is flushed in this turn.
+    pub fn hurry(&mut self) {
+        self.urgent = true;
     }
 
     /// Adds records behind those that wait.
     pub fn offer(&mut self, records: Vec<Record>) {
-        self.commit_waits |= records.iter().any(|record| matches!(record, Record::Commit(_)));
+        self.urgent |= records.iter().any(|record| matches!(record, Record::Commit(_)));
         self.waiting.extend(records);
     }
 
@@ -52,7 +58,7 @@ impl Batcher {
         if self.waiting.is_empty() {
             return Flush::Nothing;
         }
-        if self.commit_waits || self.waiting.len() >= FORCE_RECORDS {
+        if self.urgent || self.waiting.len() >= FORCE_RECORDS {
             return Flush::Now;
         }
         let wait = if followed { self.wait } else { self.wait.max(UNFOLLOWED_WAIT) };
@@ -68,7 +74,7 @@ impl Batcher {
     pub fn take(&mut self, now: UnixMillis) -> Vec<Record> {
         self.last = Some(now);
         self.unconfirmed = true;
-        self.commit_waits = false;
+        self.urgent = false;
         std::mem::take(&mut self.waiting)
     }
 
@@ -152,5 +158,19 @@ mod tests {
         batcher.offer(vec![Record::Commit(Commit { message: json!({}), step_count: 1 })]);
         assert_eq!(batcher.next(at(1), true), Flush::Now);
         assert_eq!(batcher.take(at(1)).len(), 2);
+    }
+
+    #[test]
+    fn what_is_urgent_does_not_wait_for_its_batch() {
+        let mut batcher = Batcher::new(Millis::new(50));
+        batcher.offer(chunk());
+        batcher.take(at(0));
+        batcher.offer(chunk());
+        assert_eq!(batcher.next(at(1), true), Flush::At(at(50)));
+        batcher.hurry();
+        assert_eq!(batcher.next(at(1), true), Flush::Now);
+        batcher.take(at(1));
+        batcher.offer(chunk());
+        assert_eq!(batcher.next(at(2), true), Flush::At(at(51)));
     }
 }

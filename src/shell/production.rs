@@ -21,6 +21,7 @@ use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, Vocabulary};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::Millis;
+use crate::dialect::ui::vocabulary::ends_call;
 use crate::dialect::ui::writer::RunWriter;
 use crate::model::ui_route::request::Forwarded;
 
@@ -117,6 +118,9 @@ impl Host {
     /// The producer has more. `false` when its run is no longer this one's to write.
     pub fn produce(self: &Rc<Self>, fence: &Fence, chunks: Vec<Chunk>) -> bool {
         let mine = self.with_production(fence, |production| {
+            if chunks.iter().any(|chunk| ends_call(chunk.kind())) {
+                production.batcher.hurry();
+            }
             for chunk in chunks {
                 let records = production.writer.write(chunk);
                 production.batcher.offer(records);

@@ -167,6 +167,11 @@ impl Shape {
     }
 }
 
+/// Whether a chunk of this type is the end of a call's input, or of the call: clients act on it, so it is not held back for a batch.
+pub fn ends_call(kind: &str) -> bool {
+    kind.starts_with("tool-") && !matches!(kind, "tool-input-start" | "tool-input-delta")
+}
+
 /// The shape of a chunk type; `None` for types that this protocol does not have.
 pub fn shape(kind: &str) -> Option<&'static Shape> {
     if kind.starts_with(DATA.kind) { Some(&DATA) } else { SHAPES.iter().find(|shape| shape.kind == kind) }
