@@ -11,8 +11,7 @@ use web_sys::{AbortSignal, QueuingStrategy, ReadableStream, ReadableStreamDefaul
 
 /// The writing end of a response body.
 pub struct Body {
-    controller: ReadableStreamDefaultController,
-    hungry: Rc<Cell<bool>>,
+    pen: Rc<Pen>,
     abort: Option<(AbortSignal, Closure<dyn FnMut()>)>,
     _source: [Closure<dyn FnMut(JsValue)>; 2],
 }
@@ -61,18 +60,19 @@ pub fn open(
         }
         None => None,
     };
-    Ok((stream, Body { controller, hungry, abort, _source: [pull, cancel] }))
+    let pen = Rc::new(Pen { controller, hungry });
+    Ok((stream, Body { pen, abort, _source: [pull, cancel] }))
 }
 
 impl Body {
     /// Whether the client has asked for more than it was given.
     pub fn is_hungry(&self) -> bool {
-        self.hungry.get()
+        self.pen.hungry.get()
     }
 
     /// A handle for writing after every borrow has been dropped.
-    pub fn pen(&self) -> Pen {
-        Pen { controller: self.controller.clone(), hungry: Rc::clone(&self.hungry) }
+    pub fn pen(&self) -> Rc<Pen> {
+        Rc::clone(&self.pen)
     }
 }
 
@@ -85,7 +85,6 @@ impl Drop for Body {
 }
 
 /// Writes to a body. A body whose client is gone takes every write in silence.
-#[derive(Clone)]
 pub struct Pen {
     controller: ReadableStreamDefaultController,
     hungry: Rc<Cell<bool>>,

@@ -56,7 +56,7 @@ pub struct Readers {
 
 /// What one reader does next, decided while the borrows were held.
 struct Step {
-    pen: Pen,
+    pen: Rc<Pen>,
     dialect: Dialect,
     next: Next,
     hungry: bool,
@@ -317,7 +317,7 @@ impl Host {
 
     fn beat(&self, silence: Millis) {
         let now = now();
-        let quiet: Vec<(u64, Pen)> = match self.readers.open.try_borrow() {
+        let quiet: Vec<(u64, Rc<Pen>)> = match self.readers.open.try_borrow() {
             Ok(open) => open
                 .iter()
                 .filter(|(_, open)| now.since(open.written) >= silence && open.body.is_hungry())
