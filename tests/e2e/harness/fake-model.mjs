@@ -1,4 +1,4 @@
-// A chat-completions server under the test's control: every request is answered by a script of steps.
+// A server of the chat-completions and the Messages API under the test's control: every request is answered by a script of steps.
 import http from 'node:http'
 import { once } from 'node:events'
 import { LONG, within } from './wait.mjs'
@@ -88,7 +88,7 @@ async function receive(req, res) {
   const parts = []
   for await (const part of req) parts.push(part)
   const text = Buffer.concat(parts).toString()
-  if (req.method !== 'POST' || !req.url.endsWith('/chat/completions')) {
+  if (req.method !== 'POST' || !/\/(chat\/completions|messages)$/.test(req.url)) {
     res.writeHead(404).end()
     return null
   }

@@ -1,12 +1,16 @@
-// The recorded chat-completions streams that lie beside the project, and what each of them says.
+// The recorded streams of model APIs that lie beside the project, and what each of those of chat completions says.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const folder = process.env.RECORDINGS ?? fileURLToPath(new URL('../../../../shared/recordings', import.meta.url))
 
 /** `[{name, lines}]`; empty where the recordings are not at hand (they are not part of the project; `RECORDINGS` names their folder). */
-export function chatRecordings() {
-  const dir = `${folder}/chat-completions`
+export const chatRecordings = () => recordings('chat-completions')
+/** The same of the Messages API. */
+export const messagesRecordings = () => recordings('anthropic-messages')
+
+function recordings(api) {
+  const dir = `${folder}/${api}`
   if (!existsSync(dir)) return []
   return readdirSync(dir)
     .filter((file) => file.endsWith('.jsonl'))
