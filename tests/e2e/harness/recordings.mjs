@@ -21,12 +21,14 @@ function recordings(api) {
     }))
 }
 
-/** Text, reasoning, tool calls, finish reason and usage that a list of recorded events adds up to. */
+/** Text, reasoning, tool calls, sources, finish reason and usage that a list of recorded events adds up to. */
 export function contentOf(lines) {
-  const said = { text: '', reasoning: '', tools: [], finish: null, usage: null }
+  const said = { text: '', reasoning: '', tools: [], sources: [], finish: null, usage: null }
   for (const line of lines) {
     const event = JSON.parse(line)
     if (event.usage) said.usage = event.usage
+    const urls = [...(event.search_results ?? []).map((r) => r.url), ...(event.citations ?? [])]
+    said.sources = [...new Set([...said.sources, ...urls])]
     const choice = event.choices?.[0]
     if (!choice) continue
     const { content, reasoning_content, reasoning, tool_calls = [] } = choice.delta ?? {}
