@@ -32,7 +32,7 @@ function numbers(seed) {
   }
 }
 
-/** The bytes at `count` random places, and in every one of `middles` that it has. */
+/** The bytes in pieces: cut at `count` random places, and at those of `middles`. */
 function cut(bytes, count, below, middles) {
   const places = new Set(middles)
   while (places.size < Math.min(count + middles.length, bytes.length - 1)) places.add(1 + below(bytes.length - 1))
@@ -43,13 +43,13 @@ function cut(bytes, count, below, middles) {
 /** Some places inside a character of several bytes. */
 const insideCharacters = (bytes, most = 20) => bytes.reduce((found, byte, at) => (at && (byte & 0xc0) === 0x80 && found.length < most ? [...found, at] : found), [])
 
-const texts = {
+const framed = {
   openai: (events) => [...events.map((data) => ({ data })), { data: '[DONE]' }],
   anthropic: (events) => events.map((data) => ({ name: JSON.parse(data).type, data })),
 }
 function body(api, events, { end = '\n', between = '' } = {}) {
   const frame = ({ name, data }) => `${between}${name ? `event: ${name}${end}` : ''}data: ${data}${end}${end}`
-  return Buffer.from(texts[api](events).map(frame).join(''))
+  return Buffer.from(framed[api](events).map(frame).join(''))
 }
 
 async function reply(api, steps) {
@@ -64,11 +64,11 @@ async function reply(api, steps) {
   return { said, finish: folded.finishes.at(-1).finishReason }
 }
 
-const LINES = (steps) => steps.filter((s) => s.step === 'event' && s.data !== '[DONE]').map((s) => JSON.stringify(s.data))
+const linesOf = (steps) => steps.filter((s) => s.step === 'event' && s.data !== '[DONE]').map((s) => JSON.stringify(s.data))
 const INPUT = { 'schlüssel': 'wért "👋🏽" \\ \n', list: [1, { deep: null }] }
 const own = {
-  openai: LINES(textScript(['grüße ', '👋🏽', ' 漢字\r\n end'], { reasoning: ['ünd '], tool: { id: 'c', name: 't', arguments: JSON.stringify(INPUT) } })),
-  anthropic: LINES(
+  openai: linesOf(textScript(['grüße ', '👋🏽', ' 漢字\r\n end'], { reasoning: ['ünd '], tool: { id: 'c', name: 't', arguments: JSON.stringify(INPUT) } })),
+  anthropic: linesOf(
     blockScript(
       [
         { type: 'thinking', thinking: 'ünd 漢字', signature: 'c2ln' },
@@ -84,6 +84,8 @@ const streams = [
   ...chatRecordings().map(({ name, lines }) => ({ api: 'openai', name, events: lines })),
   ...messagesRecordings().map(({ name, lines }) => ({ api: 'anthropic', name, events: lines })),
 ]
+
+test('recorded streams', { skip: streams.length === 2 && 'the recordings are not at hand' }, () => {})
 
 for (const { api, name, events, isSmall } of streams) {
   describe(`${api}, ${name}`, () => {
