@@ -51,7 +51,7 @@ pub fn failure_of_response(
         _ => code_of_status(status),
     });
     let what = if html {
-        "an HTML page".to_owned()
+        format!("an HTML page: {text}")
     } else if facts.message.is_empty() {
         text.into_owned()
     } else {

@@ -10,6 +10,8 @@ import { chunksOf } from './harness/sse.mjs'
 import { stage } from './harness/stage.mjs'
 
 const set = stage()
+const FINISH = { stop: 'stop', length: 'length', tool_calls: 'tool-calls' }
+const sourcesOf = (message) => message.parts.filter((p) => p.type === 'source-url').map((p) => p.url)
 const toolsOf = (message) => message.parts.filter((p) => p.toolCallId).map((p) => ({ name: p.toolName ?? p.type.slice(5), input: p.input }))
 
 describe('recordings', () => {
@@ -21,8 +23,10 @@ describe('recordings', () => {
       const got = await s.ask(name)
       await assertChatBody(got)
       for (const version of VERSIONS) {
-        const { reply, status, error } = await foldAll(version, got.raw, [userMessage(name)])
+        const { reply, status, error, finishes } = await foldAll(version, got.raw, [userMessage(name)])
         assert.equal(status, 'ready', error?.message)
+        assert.equal(finishes.at(-1).finishReason, FINISH[said.finish])
+        assert.deepEqual(sourcesOf(reply).sort(), said.sources.toSorted())
         assert.equal(textOf(reply), said.text)
         assert.equal(reasoningOf(reply), said.reasoning)
         assert.deepEqual(toolsOf(reply), said.tools.map((t) => ({ name: t.name, input: JSON.parse(t.arguments || '{}') })))

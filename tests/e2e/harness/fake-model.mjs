@@ -1,4 +1,4 @@
-// A chat-completions server under the test's control: every request is answered by a script of steps.
+// A server of the chat-completions and the Messages API under the test's control: every request is answered by a script of steps.
 import http from 'node:http'
 import { once } from 'node:events'
 import { LONG, within } from './wait.mjs'
@@ -14,14 +14,16 @@ export { gate } from './wait.mjs'
  *   `enqueue(steps)`                     answer the next request that no `script` matches
  *   `requests`, `nextRequest()`          what arrived; `nextRequest` hands each request out once, in order
  *   `unexpected`                         requests that nothing was scripted for (they got a 500)
+ *   `refused`                            what `check(request)` threw: those requests got a 400, as a strict vendor answers
  * A request is `{headers, body, path, lastUserText, over, aborted}`: `over` resolves to 'complete', 'aborted' (the caller went
  * away) or 'cut' (the script broke it); `aborted` resolves only when the caller went away.
  */
-export async function startFakeModel() {
+export async function startFakeModel({ check = () => {} } = {}) {
   const scripts = []
   const queue = []
   const requests = []
   const unexpected = []
+  const refused = []
   const waiting = []
   let handedOut = 0
 
@@ -30,6 +32,14 @@ export async function startFakeModel() {
     if (!request) return
     requests.push(request)
     waiting.splice(0).forEach((wake) => wake())
+    try {
+      check(request)
+    } catch (error) {
+      refused.push(error)
+      res.writeHead(400, { 'content-type': 'application/json' })
+      res.end(JSON.stringify({ error: { message: error.message, type: 'invalid_request_error' } }))
+      return
+    }
     const steps = choose(request)
     if (!steps) {
       unexpected.push(request)
@@ -56,6 +66,7 @@ export async function startFakeModel() {
     baseUrl: `http://127.0.0.1:${port}/v1`,
     requests,
     unexpected,
+    refused,
     script(match, steps, { times = 1 } = {}) {
       scripts.push({ matches: matcher(match), steps, left: times })
       return steps
@@ -88,7 +99,7 @@ async function receive(req, res) {
   const parts = []
   for await (const part of req) parts.push(part)
   const text = Buffer.concat(parts).toString()
-  if (req.method !== 'POST' || !req.url.endsWith('/chat/completions')) {
+  if (req.method !== 'POST' || !/\/(chat\/completions|messages)$/.test(req.url)) {
     res.writeHead(404).end()
     return null
   }

@@ -60,6 +60,8 @@ export async function startRejoin({ vars = {}, agents, env = {}, port, ...launch
 
 /** One producer for every request: the chat-completions API at `model` (a fake model), or the demo. */
 export const openaiAgent = (model, more = {}) => ({ default: { producer: 'openai', baseUrl: model.baseUrl, model: 'm', ...more } })
+/** The same with the Messages API at `model`. */
+export const anthropicAgent = (model, more = {}) => ({ default: { producer: 'anthropic', baseUrl: model.baseUrl, model: 'm', ...more } })
 export const demoAgent = (more = {}) => ({ default: { producer: 'demo', paceMs: 5, ...more } })
 
 /** A dotenv file: JSON single-quoted (a quote inside becomes its JSON escape), anything else as text. */
