@@ -107,7 +107,7 @@ impl Code {
 
 /// Why a run failed: what clients may know, and apart from it what only the log line may say.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{}: {internal}", code.as_str())]
+#[error("{}: {internal}{}", code.as_str(), retry_after_ms.map(|ms| format!(" (retry after {ms} ms)")).unwrap_or_default())]
 pub struct Failure {
     /// The class of the failure.
     pub code: Code,

@@ -195,6 +195,7 @@ impl Session {
             started: start.now,
             ended: None,
             error: None,
+            retry_after_ms: None,
         };
         let input = MessageRow {
             index,
@@ -259,6 +260,13 @@ impl Session {
         self.row = Some(row);
         self.orphaned = false;
         Ok(self.effects(writes))
+    }
+
+    /// The producer's last word on when to try again, kept with the failure that follows. In memory only until then.
+    pub fn advise_retry(&mut self, fence: &Fence, after_ms: Option<u64>) {
+        if let Some(run) = self.run.as_mut().filter(|run| holds(run, fence)) {
+            run.retry_after_ms = after_ms;
+        }
     }
 
     /// The producer is alive. In memory only: the alarm and every request check again.

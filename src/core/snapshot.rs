@@ -7,7 +7,7 @@ use super::command::NotFound;
 use super::error::Code;
 use super::run::RunStatus;
 use super::session::{Session, StreamStatus};
-use super::storage::{MessageRow, StorageError};
+use super::storage::{MessageRow, RunRow, StorageError};
 
 /// Everything of a snapshot but its messages: read first, so that the rows can be bounded by it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,11 +48,19 @@ pub fn read(session: &Session, caller: &Caller, session_id: &str) -> Result<Snap
             map.insert("resumeMessageId".into(), id.as_str().into());
         }
         if status == StreamStatus::Failed {
-            let code = run.and_then(|run| run.error).unwrap_or(Code::FrameworkInternalError);
-            map.insert("errorDetail".into(), error_detail(code));
+            map.insert("errorDetail".into(), failure_detail(run));
         }
     }
     Ok(Snapshot { message_count: session.message_count(), body, resume_message_id })
+}
+
+/// What clients may know of the failure that ended a run: its class, and when to try again if the model API said so.
+pub fn failure_detail(run: Option<&RunRow>) -> Value {
+    let mut detail = error_detail(run.and_then(|run| run.error).unwrap_or(Code::FrameworkInternalError));
+    if let (Value::Object(detail), Some(after)) = (&mut detail, run.and_then(|run| run.retry_after_ms)) {
+        detail.insert("retryAfterMs".into(), after.into());
+    }
+    detail
 }
 
 /// Code, category and retryability of a failure, without free text.

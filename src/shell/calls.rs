@@ -19,7 +19,7 @@ use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::reader::{Reader, Scope};
 use crate::core::run::{Outcome, RunStatus};
 use crate::core::snapshot;
-use crate::core::storage::{Storage, StorageError};
+use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::dialect::cursor;
 use crate::dialect::route::{Call, query_value};
 use crate::dialect::ui::fold::Fold;
@@ -139,7 +139,7 @@ impl Host {
             return Err(self.beyond(asked, head));
         }
         if run.status == RunStatus::Failed {
-            return Err(self.stream_failed(run.error.unwrap_or(Code::FrameworkInternalError)));
+            return Err(self.stream_failed(&run));
         }
         let from = asked.unwrap_or(run.start).max(run.start);
         let own_id = header(request, "x-existing-message-id").filter(|id| !id.is_empty()).map(MessageId::new);
@@ -259,7 +259,7 @@ impl Host {
                 "createdAt": row.created,
                 "runId": run.map(|run| run.id.as_str()),
                 "runStatus": run.map(|run| run.status),
-                "errorDetail": run.and_then(|run| run.error).map(snapshot::error_detail),
+                "errorDetail": run.filter(|run| run.error.is_some()).map(|run| snapshot::failure_detail(Some(run))),
             }))
         });
         let Some(mut body) = seen.map_err(|error| unreadable(&error))? else {
@@ -322,7 +322,8 @@ impl Host {
     }
 
     /// `spec/helix.md` E15: nothing to follow, because the run failed.
-    fn stream_failed(&self, code: Code) -> Response {
+    fn stream_failed(&self, run: &RunRow) -> Response {
+        let code = run.error.unwrap_or(Code::FrameworkInternalError);
         let body = json!({
             "error": "stream_failed",
             "code": code.as_str(),
@@ -330,7 +331,7 @@ impl Host {
             "sessionId": self.name,
             "streamId": self.name,
             "message": code.message(),
-            "errorDetail": snapshot::error_detail(code),
+            "errorDetail": snapshot::failure_detail(Some(run)),
         });
         answer::json(409, &body)
     }

@@ -148,8 +148,14 @@ impl Host {
     /// The producer has failed. The words go to the log only.
     pub fn fail(self: &Rc<Self>, fence: &Fence, failure: &Failure) {
         if let Some(lapsed) = self.with_production(fence, |production| production.lapsed) {
+            let failure = if lapsed {
+                Failure::new(Code::ProviderTimeout, format!("silent for longer than the lease ({failure})"))
+            } else {
+                failure.clone()
+            };
             console_error!("session {} run {}: {failure}", self.name, fence.run);
-            self.conclude(fence, Outcome::Failed(if lapsed { Code::ProviderTimeout } else { failure.code }));
+            let _ = self.session(|session| session.advise_retry(fence, failure.retry_after_ms));
+            self.conclude(fence, Outcome::Failed(failure.code));
         }
     }
 

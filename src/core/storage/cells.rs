@@ -113,5 +113,6 @@ pub(super) fn read_run(row: &dyn Cells) -> Result<RunRow, StorageError> {
         started: UnixMillis::new(integer(row, 15)?),
         ended: row.integer(16).map(UnixMillis::new),
         error: row.text(17).map(|code| untag(&code)).transpose()?,
+        retry_after_ms: row.integer(18),
     })
 }

@@ -63,6 +63,9 @@ pub struct RunRow {
     pub ended: Option<UnixMillis>,
     /// Code of the failure that ended it, as on the wire.
     pub error: Option<crate::core::error::Code>,
+    /// How long to wait before trying again, in ms, when the model API said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 /// A row of table `chunk_block`: finished frames, or one part of a frame that is too large for a row.

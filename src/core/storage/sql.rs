@@ -40,7 +40,7 @@ const MIGRATIONS: [&[&str]; 1] = [&[
     "CREATE TABLE run (turn INTEGER PRIMARY KEY, id TEXT NOT NULL, status TEXT NOT NULL, entry TEXT NOT NULL, request_key TEXT, \
      input_hash TEXT, start INTEGER NOT NULL, end_ INTEGER, message_index INTEGER NOT NULL, message_id TEXT NOT NULL, \
      lease_until INTEGER NOT NULL, epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, vocabulary TEXT NOT NULL, agent TEXT NOT NULL, \
-     started INTEGER NOT NULL, ended INTEGER, error TEXT) STRICT",
+     started INTEGER NOT NULL, ended INTEGER, error TEXT, retry_after_ms INTEGER) STRICT",
     "CREATE TABLE chunk_block (key INTEGER PRIMARY KEY, last INTEGER NOT NULL, run TEXT NOT NULL, attempt TEXT, bytes BLOB NOT NULL) STRICT",
     "CREATE TABLE message (key INTEGER PRIMARY KEY, id TEXT NOT NULL, role TEXT NOT NULL, run TEXT, json TEXT NOT NULL) STRICT",
     "CREATE TABLE checkpoint (key INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, message_count INTEGER NOT NULL, \
@@ -62,7 +62,7 @@ macro_rules! select_run {
     ($tail:literal) => {
         concat!(
             "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-             attempts, vocabulary, agent, started, ended, error FROM run ",
+             attempts, vocabulary, agent, started, ended, error, retry_after_ms FROM run ",
             $tail
         )
     };
@@ -234,8 +234,8 @@ impl<S: Sql> SqlStorage<S> {
         let error = row.error.as_ref().map(tag).transpose()?;
         self.execute(
             "INSERT OR REPLACE INTO run (turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, \
-             lease_until, epoch, attempts, vocabulary, agent, started, ended, error) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+             lease_until, epoch, attempts, vocabulary, agent, started, ended, error, retry_after_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
             &[
                 Param::Integer(u64::from(row.turn)),
                 Param::Text(row.id.as_str()),
@@ -255,6 +255,7 @@ impl<S: Sql> SqlStorage<S> {
                 Param::Integer(row.started.get()),
                 row.ended.map_or(Param::Null, |ended| Param::Integer(ended.get())),
                 optional(error.as_deref()),
+                row.retry_after_ms.map_or(Param::Null, Param::Integer),
             ],
         )
     }

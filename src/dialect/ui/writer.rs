@@ -226,7 +226,9 @@ impl RunWriter {
 
     /// Commits what the last commit does not hold, and closes the writer.
     fn end(&mut self, out: &mut Vec<Record>) {
-        if self.fold.has_content() && self.fold.message() != self.committed {
+        // A reply without a word may have metadata that its last step's commit lacks.
+        let counts = self.fold.has_content() || self.committed.is_some();
+        if counts && self.fold.message() != self.committed {
             self.commit(out);
         }
         self.phase = Phase::Ended;
