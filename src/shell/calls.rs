@@ -19,7 +19,7 @@ use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::reader::{Reader, Scope};
 use crate::core::run::{Outcome, RunStatus};
 use crate::core::snapshot;
-use crate::core::storage::{RunRow, Storage, StorageError};
+use crate::core::storage::{RunRow, Storage, StorageError, Write};
 use crate::dialect::cursor;
 use crate::dialect::route::{Call, query_value};
 use crate::dialect::ui::fold::Fold;
@@ -42,7 +42,10 @@ impl Host {
     pub async fn answer(self: &Rc<Self>, call: Call, request: &Request, query: &str) -> Response {
         // Everybody is one anonymous caller until the deployment authenticates.
         let caller = Caller::Anonymous;
-        if let Err(error) = self.settle_or_hear().await {
+        // A session whose rows cannot be read must still be deletable.
+        if let Err(error) = self.settle_or_hear().await
+            && call != Call::Delete
+        {
             return unreadable(&error);
         }
         let answer = match call {
@@ -149,24 +152,28 @@ impl Host {
         self.settled_writes().await.map_err(|error| unreadable(&error))?;
         let opened = Cursor::new(run.start.get().saturating_add(OPENING_CHUNKS)).unwrap_or(from);
         let through = from.max(opened).min(head);
-        let mut stored = self.stored_chunks(run.start, Some(through)).map_err(|error| unreadable(&error))?;
-        // Only one `start` counts, and this response brings its own: it begins behind the stored one.
-        let start = stored.iter().find(|frame| frame.chunk.kind() == "start").map(|frame| frame.sequence.cursor());
-        let from = from.max(start.unwrap_or(from));
-        stored.retain(|frame| !from.lacks(frame.sequence) && frame.chunk.kind() != "start");
         let mut fold = Fold::new(&own_id.unwrap_or(run.message_id));
-        let mut prefix = OPENING.to_vec();
+        // Only one `start` counts, and this response brings its own: it begins behind the stored one.
+        let mut begin = from;
         let mut finish = None;
-        for frame in stored {
-            // A chunk that does not fold is not on the chat surface either.
-            let _ = fold.apply(&frame.chunk);
-            finish = Some(frame.chunk).filter(|chunk| chunk.kind() == "finish").or(finish);
-        }
+        let read = self.each_stored(run.start, Some(through), &mut |stored| match stored.chunk.kind() {
+            "start" => begin = begin.max(stored.sequence.cursor()),
+            kind => {
+                let is_finish = kind == "finish";
+                // A chunk that does not fold is not on the chat surface either.
+                let _ = fold.apply(&stored.chunk);
+                if is_finish {
+                    finish = Some(stored.chunk);
+                }
+            }
+        });
+        read.map_err(|error| unreadable(&error))?;
+        let mut prefix = OPENING.to_vec();
         let finished = finish.is_some();
         for chunk in reopen(&fold).into_iter().chain(finish) {
             synthesise(chunk, self.config.floor, &mut prefix);
         }
-        self.chat_reader(request, run.id, from, &prefix, finished)
+        self.chat_reader(request, run.id, begin, &prefix, finished)
     }
 
     /// The stock reconnect: the live run's whole response, or 204.
@@ -205,7 +212,7 @@ impl Host {
         let target = self.session(|session| session.stop_target(caller, named.as_deref()));
         let (stopped, cause) = match target.map_err(|error| unreadable(&error))?.map_err(absent)? {
             StopTarget::Running(fence) => {
-                self.conclude(&fence, Outcome::Interrupted);
+                self.conclude(&fence, Outcome::Interrupted).map_err(|error| unreadable(&error))?;
                 (Some(fence.run), None)
             }
             StopTarget::Stale => (None, Some("run_not_current")),
@@ -218,8 +225,14 @@ impl Host {
     }
 
     async fn delete(self: &Rc<Self>, caller: &Caller) -> Answer {
-        let writes = self.session(|session| session.delete(caller));
-        let writes = writes.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        let writes = match self.session(|session| session.delete(caller)) {
+            Ok(writes) => writes.map_err(absent)?,
+            Err(HostError::Storage(StorageError::Corrupt(what))) => {
+                worker::console_error!("session {}: deleted unread: {what}", self.name);
+                vec![Write::DropAll]
+            }
+            Err(error) => return Err(unreadable(&error)),
+        };
         self.storage.apply(&writes).map_err(|error| unreadable(&error.into()))?;
         self.abandon();
         self.throw_away();
@@ -293,7 +306,7 @@ impl Host {
             return Err(self.beyond(from, head));
         }
         let until = Cursor::new(from.get().saturating_add(limit as u64)).map_or(head, |until| until.min(head));
-        let stored = self.stored_chunks(from, Some(until)).map_err(|error| unreadable(&error))?;
+        let stored = self.stored_chunks(from, until).map_err(|error| unreadable(&error))?;
         let chunks: Vec<Value> = stored
             .into_iter()
             .map(|stored| json!({ "sequence": stored.sequence, "chunk": Value::Object(stored.chunk.into_map()) }))

@@ -23,7 +23,7 @@ use super::sql::ObjectConnection;
 use crate::core::command::Effects;
 use crate::core::log::Ticket;
 use crate::core::run::Fence;
-use crate::core::session::Session;
+use crate::core::session::{KEEP_ALIVE, Session};
 use crate::core::storage::sql::SqlStorage;
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
@@ -133,12 +133,13 @@ impl Host {
         let (done, confirmed) = oneshot::channel();
         self.waiting.try_borrow_mut().map_err(|_| HostError::Busy)?.push(done);
         self.confirm_soon();
-        confirmed.await.map_err(|_| HostError::Busy)
+        confirmed.await.map_err(|_| StorageError::Failed("the writes were not confirmed".to_owned()).into())
     }
 
     /// Forgets the session in memory; the next command reads it from its rows again.
     pub fn throw_away(self: &Rc<Self>) {
         self.generation.set(self.generation.get().wrapping_add(1));
+        self.storage.forget();
         if let Ok(mut slot) = self.session.try_borrow_mut() {
             *slot = None;
         }
@@ -167,24 +168,33 @@ impl Host {
         self.storage.connection().count_alarm();
         match self.object.set_alarm(at.get() as f64) {
             Ok(promise) => {
-                let name = self.name.clone();
+                let host = Rc::clone(self);
                 spawn_local(async move {
                     if let Err(error) = JsFuture::from(promise).await {
-                        console_error!("session {name}: the alarm was not set: {}", error_text(&error));
+                        host.not_armed(&error);
                     }
                 });
             }
-            Err(error) => console_error!("session {}: the alarm was not set: {}", self.name, error_text(&error)),
+            Err(error) => self.not_armed(&error),
         }
+    }
+
+    fn not_armed(&self, error: &JsValue) {
+        self.armed.set(None);
+        console_error!("session {}: the alarm was not set: {}", self.name, error_text(error));
     }
 
     /// The alarm rang: whatever is due is settled, and the next one armed last.
     pub async fn rang(self: &Rc<Self>) -> Result<(), HostError> {
         self.armed.set(None);
-        self.settle_or_hear().await?;
-        let next = self.session(|session| session.alarm(now()))?;
+        let settled = self.settle_or_hear().await;
+        let next = match &settled {
+            Ok(()) => self.session(|session| session.alarm(now()))?,
+            // The runtime tries again a few times only.
+            Err(_) => Some(now().after(KEEP_ALIVE)),
+        };
         self.arm(next);
-        Ok(())
+        settled
     }
 
     /// Deletes everything, the file behind the tables included.
@@ -220,31 +230,39 @@ impl Host {
         }
         let host = Rc::clone(self);
         spawn_local(async move {
-            while host.held.get() || host.unconfirmed.get().is_some() || host.is_awaited() {
-                let generation = host.generation.get();
-                let ticket = host.unconfirmed.take();
-                let waiting = host.waiting.try_borrow_mut().map(|mut waiting| std::mem::take(&mut *waiting));
-                if let Err(error) = host.sync().await {
-                    console_error!("session {}: {error}", host.name);
-                    host.readers.break_all();
-                    host.throw_away();
-                    sleep(SYNC_RETRY).await;
-                    continue;
-                }
-                if host.generation.get() == generation {
-                    host.held.set(false);
-                    if let Some(ticket) = ticket {
-                        let _ = host.session(|session| session.confirmed(ticket));
-                    }
-                }
-                for done in waiting.unwrap_or_default() {
-                    let _ = done.send(());
-                }
-                host.flushed();
-                host.drain();
-                host.pump();
+            // Whatever panics in a round costs the memory and nobody's confirmation: the next round starts from the rows.
+            while AssertUnwindSafe(host.confirm()).catch_unwind().await.is_err() {
+                host.throw_away();
             }
             host.syncing.set(false);
         });
+    }
+
+    async fn confirm(self: &Rc<Self>) {
+        let host = self;
+        while host.held.get() || host.unconfirmed.get().is_some() || host.is_awaited() {
+            let generation = host.generation.get();
+            let ticket = host.unconfirmed.take();
+            let waiting = host.waiting.try_borrow_mut().map(|mut waiting| std::mem::take(&mut *waiting));
+            if let Err(error) = host.sync().await {
+                console_error!("session {}: {error}", host.name);
+                host.readers.break_all();
+                host.throw_away();
+                sleep(SYNC_RETRY).await;
+                continue;
+            }
+            if host.generation.get() == generation {
+                host.held.set(false);
+                if let Some(ticket) = ticket {
+                    let _ = host.session(|session| session.confirmed(ticket));
+                }
+            }
+            for done in waiting.unwrap_or_default() {
+                let _ = done.send(());
+            }
+            host.flushed();
+            host.drain();
+            host.pump();
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The producer that lives in this object: its start, its flushes and its end.
 
 use std::cell::RefCell;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
 use futures::future::{AbortHandle, Abortable};
@@ -19,8 +20,9 @@ use crate::core::frame;
 use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, Vocabulary};
+use crate::core::session::KEEP_ALIVE;
 use crate::core::storage::{Storage, StorageError};
-use crate::core::time::Millis;
+use crate::core::time::{Millis, UnixMillis};
 use crate::dialect::ui::vocabulary::ends_call;
 use crate::dialect::ui::writer::RunWriter;
 use crate::model::ui_route::request::Forwarded;
@@ -30,7 +32,7 @@ pub struct Production {
     fence: Fence,
     writer: RunWriter,
     batcher: Batcher,
-    timer_runs: bool,
+    timer: Option<UnixMillis>,
     upstream: AbortController,
     watch: AbortHandle,
     lapsed: bool,
@@ -98,7 +100,7 @@ impl Host {
                 fence: fence.clone(),
                 writer,
                 batcher: Batcher::new(self.config.settings.batch_wait),
-                timer_runs: false,
+                timer: None,
                 upstream,
                 watch,
                 lapsed: false,
@@ -155,13 +157,13 @@ impl Host {
             };
             console_error!("session {} run {}: {failure}", self.name, fence.run);
             let _ = self.session(|session| session.advise_retry(fence, failure.retry_after_ms));
-            self.conclude(fence, Outcome::Failed(failure.code));
+            let _ = self.conclude(fence, Outcome::Failed(failure.code));
         }
     }
 
     /// Ends a live run, keeping what its producer has said. The first to call wins.
-    pub fn conclude(self: &Rc<Self>, fence: &Fence, outcome: Outcome) {
-        let Some(mut production) = self.take_production(fence) else { return };
+    pub fn conclude(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
+        let Some(mut production) = self.take_production(fence) else { return self.bury(fence, outcome) };
         let mut records = production.batcher.take(now());
         records.extend(match outcome {
             Outcome::Completed => production.writer.complete(),
@@ -172,10 +174,15 @@ impl Host {
             production.upstream.abort();
         }
         drop(production);
-        if let Err(error) = self.finish(fence, outcome, &records) {
+        let finished = self.finish(fence, outcome, &records);
+        if let Err(error) = &finished {
             console_error!("session {} run {}: {error}", self.name, fence.run);
-            let _ = self.settle();
+            if self.settle().is_err() {
+                self.readers.break_all();
+                self.arm(Some(now().after(KEEP_ALIVE)));
+            }
         }
+        finished
     }
 
     /// As [`Host::settle`], but a producer that is merely silent may first say whether its answer was complete: some model APIs keep the
@@ -198,7 +205,7 @@ impl Host {
                 self.fail(&fence, &Failure::new(Code::ProviderTimeout, "silent for longer than the lease"));
                 Ok(())
             }
-            Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => self.bury(&fence),
+            Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => self.bury(&fence, Outcome::Failed(Code::ProducerLost)),
         }
     }
 
@@ -224,14 +231,14 @@ impl Host {
                 drop(slot);
                 self.flush(&fence, &records);
             }
-            Flush::At(due) if !production.timer_runs => {
-                production.timer_runs = true;
+            Flush::At(due) if production.timer.is_none_or(|timer| due < timer) => {
+                production.timer = Some(due);
                 drop(slot);
                 let host = Rc::clone(self);
                 let delay = due.since(now);
                 self.spawn(async move {
                     sleep(delay).await;
-                    host.with_production(&fence, |production| production.timer_runs = false);
+                    host.with_production(&fence, |production| production.timer = None);
                     host.pump();
                 });
             }
@@ -249,21 +256,28 @@ impl Host {
     }
 
     fn flush(self: &Rc<Self>, fence: &Fence, records: &[Record]) {
-        let written = match self.session(|session| session.append(fence, records)) {
-            Ok(Ok(effects)) => self.persist(effects),
-            Ok(Err(refused)) => {
+        let write = || match self.session(|session| session.append(fence, records))? {
+            Ok(effects) => self.persist(effects).map(|()| true),
+            Err(refused) => {
                 console_log!("session {} run {}: {refused}", self.name, fence.run);
-                self.abandon();
-                return;
+                Ok(false)
             }
-            Err(error) => Err(error),
         };
-        // What was lost is not in the log, so the run cannot go on; it is settled from what the rows hold.
-        if let Err(error) = written {
-            console_error!("session {} run {}: {error}", self.name, fence.run);
-            self.abandon();
-            self.throw_away();
-            let _ = self.settle();
+        match std::panic::catch_unwind(AssertUnwindSafe(write)) {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => self.abandon(),
+            // What was lost is not in the log, so the run cannot go on; it is settled from what the rows hold.
+            outcome => {
+                if let Ok(Err(error)) = outcome {
+                    console_error!("session {} run {}: {error}", self.name, fence.run);
+                }
+                self.abandon();
+                self.throw_away();
+                if self.settle().is_err() {
+                    self.readers.break_all();
+                    self.arm(Some(now().after(KEEP_ALIVE)));
+                }
+            }
         }
     }
 
@@ -277,54 +291,73 @@ impl Host {
         }
     }
 
-    /// Settles a run whose producer died with its object, from the chunks that it stored.
-    fn bury(self: &Rc<Self>, fence: &Fence) -> Result<(), HostError> {
+    /// Ends a run that has no producer in this object, from the chunks that it stored.
+    fn bury(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
         let place = self.session(|session| session.run().map(|run| (run.start, run.message_id.clone())))?;
         let Some((start, message_id)) = place else { return Ok(()) };
         // Rows that cannot be read must not keep the run alive: it is then settled with what was committed.
-        let stored = self.stored_chunks(start, None).unwrap_or_else(|error| {
-            console_error!("session {} run {}: {error}", self.name, fence.run);
-            Vec::new()
+        let mut writer = RunWriter::new(fence.run.clone(), message_id);
+        let mut kept = 0_u64;
+        let read = self.each_stored(start, None, &mut |stored| {
+            writer.replay(&stored.chunk);
+            kept = kept.saturating_add(1);
         });
-        let chunks: Vec<_> = stored.into_iter().map(|stored| stored.chunk).collect();
-        let mut writer = RunWriter::recover(fence.run.clone(), message_id, chunks.iter());
+        if let Err(error) = read {
+            console_error!("session {} run {}: {error}", self.name, fence.run);
+        }
         let records = writer.fail();
-        console_log!("session {} run {}: its producer is gone, {} chunks kept", self.name, fence.run, chunks.len());
-        self.finish(fence, Outcome::Failed(Code::ProducerLost), &records)
+        console_log!("session {} run {}: its producer is gone, {kept} chunks kept", self.name, fence.run);
+        self.finish(fence, outcome, &records)
     }
 
-    /// Reads chunks from the rows: after `cursor`, and up to `through` when it is given.
-    pub fn stored_chunks(&self, cursor: Cursor, through: Option<Cursor>) -> Result<Vec<frame::Stored>, HostError> {
+    /// Reads chunks from the rows: after `cursor`, and up to `through`.
+    pub fn stored_chunks(&self, cursor: Cursor, through: Cursor) -> Result<Vec<frame::Stored>, HostError> {
         let mut chunks = Vec::new();
+        self.each_stored(cursor, Some(through), &mut |stored| chunks.push(stored))?;
+        Ok(chunks)
+    }
+
+    /// Visits stored chunks, a page of blocks at a time, so that a run of any length fits: after `cursor`, and up to `through` when it
+    /// is given.
+    pub fn each_stored(
+        &self,
+        cursor: Cursor,
+        through: Option<Cursor>,
+        visit: &mut dyn FnMut(frame::Stored),
+    ) -> Result<(), HostError> {
         let mut at = cursor;
-        loop {
+        while through.is_none_or(|through| at < through) {
             let blocks = self.storage.blocks(at, PAGE_BYTES)?;
-            let Some(last) = blocks.last().map(|block| block.last.cursor()) else { return Ok(chunks) };
+            let Some(last) = blocks.last().map(|block| block.last.cursor()) else { break };
             for block in blocks {
-                let frames = frame::decode(&block.bytes).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
-                chunks.extend(frames.into_iter().filter(|stored| at.lacks(stored.sequence)));
+                for stored in frame::split(&block.bytes) {
+                    let stored =
+                        stored.and_then(frame::decode_one).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
+                    let beyond = through.is_some_and(|through| through.lacks(stored.sequence));
+                    if at.lacks(stored.sequence) && !beyond {
+                        visit(stored);
+                    }
+                }
             }
             at = last;
-            if let Some(through) = through
-                && at >= through
-            {
-                chunks.retain(|stored| !through.lacks(stored.sequence));
-                return Ok(chunks);
-            }
         }
+        Ok(())
     }
 
     async fn watch_lease(self: Rc<Self>) {
         loop {
             let until =
                 self.session(|session| session.run().filter(|run| run.status.is_live()).map(|run| run.lease_until));
-            let Ok(Some(until)) = until else { return };
-            let left = until.since(now());
-            if left == Millis::default() {
-                let _ = self.settle_or_hear().await;
-                return;
+            let left = match until {
+                Ok(None) => return,
+                Ok(Some(until)) => until.since(now()),
+                Err(_) => LAST_WORD,
+            };
+            if left > Millis::default() {
+                sleep(left).await;
+            } else if self.settle_or_hear().await.is_err() {
+                sleep(LAST_WORD).await;
             }
-            sleep(left).await;
         }
     }
 

@@ -119,6 +119,7 @@ impl Host {
     ) -> Result<ReadableStream, ReaderError> {
         let id = self.readers.next.get();
         self.readers.next.set(id.wrapping_add(1));
+        let left_already = signal.as_ref().is_some_and(AbortSignal::aborted);
         let parked = self.session(|session| reader.is_parked(session.view()))?;
         let wants = Rc::downgrade(self);
         let leaves = Rc::downgrade(self);
@@ -144,6 +145,10 @@ impl Host {
         self.asks(id);
         if parked {
             self.give_up_later(id);
+        }
+        if left_already {
+            // An abort that came before the listener was there is never reported again.
+            self.readers.remove(id);
         }
         // A run that nobody followed may have waited longer than a followed one does.
         self.pump_soon();
@@ -306,12 +311,12 @@ impl Host {
         }
         let host = Rc::clone(self);
         self.spawn(async move {
-            let half = Millis::new((self_heartbeat(&host) / 2).max(1));
+            let half = Millis::new((host.config.settings.heartbeat.get() / 2).max(1));
+            let _beating = Beating(Rc::clone(&host));
             while !host.readers.is_empty() {
                 sleep(half).await;
                 host.beat(half);
             }
-            host.readers.beating.set(false);
         });
     }
 
@@ -335,8 +340,13 @@ impl Host {
     }
 }
 
-fn self_heartbeat(host: &Host) -> u64 {
-    host.config.settings.heartbeat.get()
+/// The heartbeat's task, whichever way it ends.
+struct Beating(Rc<Host>);
+
+impl Drop for Beating {
+    fn drop(&mut self) {
+        self.0.readers.beating.set(false);
+    }
 }
 
 /// How a response ends; `None` breaks its body.

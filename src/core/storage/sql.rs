@@ -81,6 +81,11 @@ impl<S: Sql> SqlStorage<S> {
         Self { sql, version: Cell::new(None) }
     }
 
+    /// Forgets what is known of the tables; a transaction that was rolled back may have changed it.
+    pub fn forget(&self) {
+        self.version.set(None);
+    }
+
     /// The connection.
     pub fn connection(&self) -> &S {
         &self.sql

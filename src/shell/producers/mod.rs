@@ -10,7 +10,10 @@ mod model;
 mod route;
 mod upstream;
 
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+
+use futures::FutureExt;
 
 use serde_json::Value;
 use web_sys::AbortSignal;
@@ -38,10 +41,15 @@ pub fn spawn(host: &Rc<Host>, fence: Fence, agent: &str, forwarded: Option<Forwa
     let job = Job { host: Rc::clone(host), fence, signal };
     let name = agent.to_owned();
     host.spawn(async move {
-        match produce(&job, &name, forwarded).await {
-            Ok(Some(outcome)) => job.host.conclude(&job.fence, outcome),
-            Ok(None) => {}
-            Err(failure) => job.host.fail(&job.fence, &failure),
+        match AssertUnwindSafe(produce(&job, &name, forwarded)).catch_unwind().await {
+            Ok(Ok(Some(outcome))) => {
+                let _ = job.host.conclude(&job.fence, outcome);
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(failure)) => job.host.fail(&job.fence, &failure),
+            Err(_) => {
+                job.host.fail(&job.fence, &Failure::new(Code::FrameworkInternalError, "the producer panicked"));
+            }
         }
     });
 }

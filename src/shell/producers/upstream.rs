@@ -11,6 +11,7 @@ use crate::core::error::{Code, Failure};
 use crate::core::run::Outcome;
 use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response, retry_after_ms};
 use crate::model::parts::Batch;
+use crate::model::redact::quote;
 use crate::shell::bindings::{self, Fetcher, error_text};
 
 /// A POST, and the service binding that takes it instead of the network.
@@ -38,7 +39,7 @@ pub(super) trait Reply {
 pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produced {
     let response = post(outgoing, &job.signal)
         .await
-        .map_err(|error| Failure::new(Code::ProviderUnavailable, error_text(&error)))?;
+        .map_err(|error| Failure::new(Code::ProviderUnavailable, unreached(&error)))?;
     job.host.renew(&job.fence);
     let mut reader = response.body().map(|body| body.get_reader().unchecked_into::<ReadableStreamDefaultReader>());
     if response.status() != 200 {
@@ -63,6 +64,13 @@ pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) 
             return Err(failure);
         }
     }
+}
+
+/// Why nobody answered, for the log line: without the query of an address, which may hold a key.
+fn unreached(error: &JsValue) -> String {
+    let text = error_text(error);
+    let words = text.split(' ').map(|word| word.split('?').next().unwrap_or_default());
+    quote(&format!("no answer: {}", words.collect::<Vec<_>>().join(" ")))
 }
 
 /// The service binding of this name.
