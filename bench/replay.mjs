@@ -42,7 +42,7 @@ export async function replay(bench) {
       const got = chunks(stream);
       must(got.filter(([, counts]) => counts).length === CHUNKS, `${name}: ${got.length} chunks`);
       must(head === null || got.length === head, `${name}: ${got.length} of ${head} chunks`);
-      // The chat lane leaves the log's bookkeeping out.
+      // The chat dialect leaves the log's bookkeeping out.
       const follows = (sequence, before) => (head === null ? sequence > before : sequence === before + 1);
       got.forEach(([sequence], index) => must(index === 0 || follows(sequence, got[index - 1][0]), `${name}: ${sequence} after ${got[index - 1]?.[0]}`));
       expected[name] = digest;

@@ -49,8 +49,8 @@ const field = (text, name) => text.split('\n').find((line) => line.startsWith(`$
 const WARM = 'warm';
 const isBench = (chunk) => chunk.type === 'data-bench' && chunk.data !== WARM;
 
-/** Ours: appends go to a live run through the test seam. `lane` is `sse` or `chat`. */
-export function ours(origin, lane = 'sse') {
+/** Ours: appends go to a live run through the test seam. `dialect` is `sse` or `chat`. */
+export function ours(origin, dialect = 'sse') {
   return {
     async open(session) {
       const starter = await send(origin, session, 'quiet');
@@ -63,7 +63,7 @@ export function ours(origin, lane = 'sse') {
       return JSON.parse(await askOk(origin, 'POST', `/sessions/${session}/__seam/x?name=append`, text)).sequence;
     },
     async follow(session) {
-      const path = lane === 'sse' ? `/sessions/${session}/sse` : `/api/chat/${session}/stream`;
+      const path = dialect === 'sse' ? `/sessions/${session}/sse` : `/api/chat/${session}/stream`;
       const stream = await Stream.open(origin, 'GET', path);
       // The comment that opens it, then what the run's start wrote.
       await stream.until(2);
@@ -76,11 +76,11 @@ export function ours(origin, lane = 'sse') {
         const id = field(text, 'id');
         if (!id) return [];
         const sequence = Number(id);
-        // The chat lane leaves the log's bookkeeping out, before the first chunk of ours only.
-        must(lane === 'sse' ? sequence === last + 1 : sequence > last, `after ${last} came ${sequence}`);
+        // The chat dialect leaves the log's bookkeeping out, before the first chunk of ours only.
+        must(dialect === 'sse' ? sequence === last + 1 : sequence > last, `after ${last} came ${sequence}`);
         last = sequence;
         const data = JSON.parse(field(text, 'data'));
-        const chunk = lane === 'sse' ? data.chunk : data;
+        const chunk = dialect === 'sse' ? data.chunk : data;
         return isBench(chunk) ? [[sequence, chunk.data, at]] : [];
       });
     },
