@@ -74,11 +74,21 @@ export function envText(values) {
     .join('')
 }
 
+/**
+ * A free port below the range from which the system takes ports for outgoing connections: a restart on the same port must not find it taken
+ * by one of the test's own clients.
+ */
 export async function freePort() {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address()
-  probe.close()
-  await once(probe, 'close')
-  return port
+  for (;;) {
+    const probe = createServer().listen(18_000 + Math.floor(Math.random() * 14_000), '127.0.0.1')
+    const free = await once(probe, 'listening').then(
+      () => true,
+      () => false,
+    )
+    if (!free) continue
+    const { port } = probe.address()
+    probe.close()
+    await once(probe, 'close')
+    return port
+  }
 }
