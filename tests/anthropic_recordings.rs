@@ -5,9 +5,9 @@
 // The helpers of this file are tests too, which the lints do not see outside a `#[test]` function.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::arithmetic_side_effects)]
 
-use std::fs;
-use std::path::PathBuf;
+mod common;
 
+use common::Recording;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rejoin::core::chunk::Chunk;
@@ -17,33 +17,8 @@ use rejoin::dialect::ui::fold::Fold;
 use rejoin::model::anthropic::stream::{MessageStream, StreamOptions};
 use serde_json::{Map, Value, json};
 
-struct Recording {
-    name: String,
-    events: Vec<String>,
-}
-
 fn recordings() -> Vec<Recording> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/recordings/anthropic-messages");
-    let Ok(entries) = fs::read_dir(&folder) else {
-        eprintln!("skipped: no recordings in {}", folder.display());
-        return Vec::new();
-    };
-    let mut recordings: Vec<Recording> = entries
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
-        .map(|path| Recording {
-            name: path.file_name().unwrap().to_string_lossy().into_owned(),
-            events: fs::read_to_string(&path)
-                .unwrap()
-                .lines()
-                .filter(|line| !line.is_empty())
-                .map(str::to_owned)
-                .collect(),
-        })
-        .collect();
-    recordings.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(!recordings.is_empty());
-    recordings
+    common::recordings("anthropic-messages")
 }
 
 impl Recording {

@@ -1,0 +1,40 @@
+//! The recordings of public model APIs, which lie outside the project.
+
+// Helpers of tests, which the lints do not see outside a `#[test]` function.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::PathBuf;
+
+/// One recorded answer: a file with one JSON event a line.
+pub struct Recording {
+    /// Name of the file.
+    pub name: String,
+    /// The `data` of each event.
+    pub events: Vec<String>,
+}
+
+/// The recordings of one API, by name; none, and a note, where the folder is absent.
+pub fn recordings(api: &str) -> Vec<Recording> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/recordings").join(api);
+    let Ok(entries) = fs::read_dir(&folder) else {
+        eprintln!("skipped: no recordings in {}", folder.display());
+        return Vec::new();
+    };
+    let mut recordings: Vec<Recording> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .map(|path| Recording {
+            name: path.file_name().unwrap().to_string_lossy().into_owned(),
+            events: fs::read_to_string(&path)
+                .unwrap()
+                .lines()
+                .filter(|line| !line.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        })
+        .collect();
+    recordings.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(!recordings.is_empty());
+    recordings
+}
