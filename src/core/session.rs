@@ -215,7 +215,7 @@ impl Session {
             Write::Checkpoint(checkpoint.clone()),
         ];
         writes.extend(blocks);
-        let fence = Fence { run: run.id.clone(), epoch: run.epoch };
+        let fence = run.fence();
         self.view.starts(run.id.clone());
         self.row = Some(row);
         self.run = Some(run);
@@ -285,7 +285,7 @@ impl Session {
         self.authorise(caller)?;
         Ok(match (&self.run, named) {
             (Some(run), Some(named)) if run.id.as_str() != named => StopTarget::Stale,
-            (Some(run), _) if run.status == RunStatus::Running => StopTarget::Running(fence_of(run)),
+            (Some(run), _) if run.status == RunStatus::Running => StopTarget::Running(run.fence()),
             _ => StopTarget::Idle,
         })
     }
@@ -294,9 +294,9 @@ impl Session {
     pub fn due(&self, now: UnixMillis) -> Option<Due> {
         let run = self.run.as_ref().filter(|run| run.status == RunStatus::Running)?;
         if self.orphaned {
-            Some(Due::Orphaned(fence_of(run)))
+            Some(Due::Orphaned(run.fence()))
         } else if now >= run.lease_until {
-            Some(Due::Lapsed(fence_of(run)))
+            Some(Due::Lapsed(run.fence()))
         } else {
             None
         }
@@ -416,10 +416,6 @@ impl Session {
 
 fn holds(run: &RunRow, fence: &Fence) -> bool {
     run.id == fence.run && run.epoch == fence.epoch && run.status.is_live()
-}
-
-fn fence_of(run: &RunRow) -> Fence {
-    Fence { run: run.id.clone(), epoch: run.epoch }
 }
 
 fn chunks_of<'a>(run: &RunId, records: &'a [Record]) -> Vec<(&'a super::chunk::Chunk, Stamp)> {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use futures::FutureExt;
 use futures::channel::oneshot;
+use js_sys::Promise;
 use thiserror::Error;
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
@@ -22,7 +23,6 @@ use super::readers::Readers;
 use super::sql::ObjectConnection;
 use crate::core::command::Effects;
 use crate::core::log::Ticket;
-use crate::core::run::Fence;
 use crate::core::session::{KEEP_ALIVE, Session};
 use crate::core::storage::sql::SqlStorage;
 use crate::core::storage::{Storage, StorageError};
@@ -98,7 +98,7 @@ impl Host {
             let mut session = Session::load(stored, self.config.settings.lease, alive);
             // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object.
             if let (true, Some(run)) = (alive, session.run()) {
-                let fence = Fence { run: run.id.clone(), epoch: run.epoch };
+                let fence = run.fence();
                 session.renew(now(), &fence);
             }
             *self.session.try_borrow_mut().map_err(|_| HostError::Busy)? = Some(session);
@@ -201,11 +201,7 @@ impl Host {
     pub async fn erase(self: &Rc<Self>) -> Result<(), HostError> {
         self.armed.set(None);
         for step in [self.object.delete_alarm(), self.object.delete_all()] {
-            let done = match step {
-                Ok(promise) => JsFuture::from(promise).await,
-                Err(error) => Err(error),
-            };
-            done.map_err(|error| StorageError::Failed(error_text(&error)))?;
+            done(step).await?;
         }
         Ok(())
     }
@@ -215,12 +211,7 @@ impl Host {
     }
 
     async fn sync(&self) -> Result<(), StorageError> {
-        let promise: Result<_, JsValue> = self.object.sync();
-        let done = match promise {
-            Ok(promise) => JsFuture::from(promise).await,
-            Err(error) => Err(error),
-        };
-        done.map(|_| ()).map_err(|error| StorageError::Failed(error_text(&error)))
+        done(self.object.sync()).await
     }
 
     /// One task confirms for everybody: all writes of a turn share one `sync`.
@@ -265,4 +256,13 @@ impl Host {
             host.pump();
         }
     }
+}
+
+/// Waits for what the storage has promised.
+async fn done(promised: Result<Promise, JsValue>) -> Result<(), StorageError> {
+    let outcome = match promised {
+        Ok(promise) => JsFuture::from(promise).await,
+        Err(error) => Err(error),
+    };
+    outcome.map(|_| ()).map_err(|error| StorageError::Failed(error_text(&error)))
 }

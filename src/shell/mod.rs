@@ -4,7 +4,7 @@
 //! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call.
 //! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
 //! * [`readers`] and [`body`]: open responses.
-//! * [`answer`], [`request`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
+//! * [`answer`], [`request`], [`incoming`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
 //! * [`seams`]: handles for tests.
 
 mod answer;
@@ -15,6 +15,7 @@ mod clock;
 mod config;
 mod entry;
 mod host;
+mod incoming;
 mod object;
 mod producers;
 mod production;

@@ -177,10 +177,7 @@ impl Host {
         let finished = self.finish(fence, outcome, &records);
         if let Err(error) = &finished {
             console_error!("session {} run {}: {error}", self.name, fence.run);
-            if self.settle().is_err() {
-                self.readers.break_all();
-                self.arm(Some(now().after(KEEP_ALIVE)));
-            }
+            self.settle_or_come_back();
         }
         finished
     }
@@ -195,6 +192,14 @@ impl Host {
             sleep(LAST_WORD).await;
         }
         self.settle()
+    }
+
+    /// Settles a run that a failed write has cut; when that fails too, nobody is left waiting and the alarm tries again.
+    fn settle_or_come_back(self: &Rc<Self>) {
+        if self.settle().is_err() {
+            self.readers.break_all();
+            self.arm(Some(now().after(KEEP_ALIVE)));
+        }
     }
 
     /// Settles a dead run, if there is one.
@@ -273,10 +278,7 @@ impl Host {
                 }
                 self.abandon();
                 self.throw_away();
-                if self.settle().is_err() {
-                    self.readers.break_all();
-                    self.arm(Some(now().after(KEEP_ALIVE)));
-                }
+                self.settle_or_come_back();
             }
         }
     }

@@ -1,9 +1,11 @@
 //! What the shell reads of a request: headers, and a body that is refused before it is buffered.
 
-use js_sys::{Reflect, Uint8Array};
-use wasm_bindgen::{JsCast, JsValue};
+use js_sys::Uint8Array;
+use wasm_bindgen::JsCast;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{ReadableStreamDefaultReader, Request};
+
+use super::incoming;
 
 /// Why a body was not read.
 pub enum BodyError {
@@ -34,19 +36,12 @@ pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError>
     }
     let reader: ReadableStreamDefaultReader = stream.get_reader().unchecked_into();
     let mut bytes = Vec::new();
-    loop {
-        let step = JsFuture::from(reader.read()).await.map_err(|_| BodyError::Broken)?;
-        if field(&step, "done")?.is_truthy() {
-            return Ok(bytes);
-        }
-        bytes.extend_from_slice(&Uint8Array::new(&field(&step, "value")?).to_vec());
+    while let Some(piece) = incoming::next(&reader).await.map_err(|_| BodyError::Broken)? {
+        bytes.extend_from_slice(&piece);
         if bytes.len() > limit {
             let _ = reader.cancel();
             return Err(BodyError::TooLarge(None));
         }
     }
-}
-
-fn field(step: &JsValue, name: &str) -> Result<JsValue, BodyError> {
-    Reflect::get(step, &JsValue::from_str(name)).map_err(|_| BodyError::Broken)
+    Ok(bytes)
 }

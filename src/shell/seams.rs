@@ -13,9 +13,8 @@ use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::error::Code;
 use crate::core::record::Record;
-use crate::core::run::Fence;
-use crate::core::storage::Storage;
 use crate::core::storage::contract::{Operation, perform as perform_operation};
+use crate::core::storage::{RunRow, Storage};
 use crate::dialect::route::query_value;
 
 /// Performs the seam that `name` asks for.
@@ -51,7 +50,7 @@ pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<
 async fn append(host: &Rc<Host>, text: String) -> Result<Response, Response> {
     let fence = host.session(|session| {
         session.authorise(&Caller::Anonymous).ok()?;
-        session.run().filter(|run| run.status.is_live()).map(|run| Fence { run: run.id.clone(), epoch: run.epoch })
+        session.run().filter(|run| run.status.is_live()).map(RunRow::fence)
     });
     let fence = fence.ok().flatten().ok_or_else(|| answer::error(Code::StateRunEnded))?;
     let chunk = Chunk::new("data-bench").with("data", Value::String(text)).with("transient", true);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RunId, Sequence};
-use crate::core::run::{EntryKind, RunStatus, Vocabulary};
+use crate::core::run::{EntryKind, Fence, RunStatus, Vocabulary};
 use crate::core::session::StreamStatus;
 use crate::core::time::UnixMillis;
 
@@ -66,6 +66,13 @@ pub struct RunRow {
     /// How long to wait before trying again, in ms, when the model API said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+}
+
+impl RunRow {
+    /// What a write of this run must carry now.
+    pub fn fence(&self) -> Fence {
+        Fence { run: self.id.clone(), epoch: self.epoch }
+    }
 }
 
 /// A row of table `chunk_block`: finished frames, or one part of a frame that is too large for a row.

@@ -1,6 +1,6 @@
 //! One outgoing request, and its body read to the end: for every producer that asks somebody else.
 
-use js_sys::{Reflect, Uint8Array};
+use js_sys::Reflect;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortSignal, ReadableStreamDefaultReader, Response};
@@ -13,6 +13,7 @@ use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response, retry_aft
 use crate::model::parts::Batch;
 use crate::model::redact::quote;
 use crate::shell::bindings::{self, Fetcher, error_text};
+use crate::shell::incoming;
 
 /// A POST, and the service binding that takes it instead of the network.
 pub(super) struct Outgoing {
@@ -118,12 +119,9 @@ async fn post(outgoing: Outgoing, signal: &AbortSignal) -> Result<Response, JsVa
 /// The next bytes of a body; `None` at its end.
 async fn read(reader: &mut Option<ReadableStreamDefaultReader>) -> Result<Option<Vec<u8>>, JsValue> {
     let Some(open) = reader else { return Ok(None) };
-    let step = JsFuture::from(open.read()).await?;
-    let done = Reflect::get(&step, &JsValue::from_str("done"))?.is_truthy();
-    if done {
+    let bytes = incoming::next(open).await?;
+    if bytes.is_none() {
         *reader = None;
-        return Ok(None);
     }
-    let value = Reflect::get(&step, &JsValue::from_str("value"))?;
-    Ok(Some(Uint8Array::new(&value).to_vec()))
+    Ok(bytes)
 }
