@@ -9,7 +9,6 @@ mod common;
 
 use common::Recording;
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
 use rejoin::core::chunk::Chunk;
 use rejoin::core::error::Code;
 use rejoin::model::openai::stream::{CompletionStream, StreamOptions};
@@ -198,17 +197,7 @@ fn random_cuts_change_nothing() {
     for recording in recordings() {
         let body = recording.body("\n", "");
         let expected = whole(&body);
-        let cuts = prop::collection::vec(any::<prop::sample::Index>(), 1..40);
-        TestRunner::new(ProptestConfig::with_cases(16))
-            .run(&cuts, |cuts| {
-                let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len())).collect();
-                cuts.extend([0, body.len()]);
-                cuts.sort_unstable();
-                let pieces = cuts.windows(2).map(|pair| &body[pair[0]..pair[1]]);
-                prop_assert!(translate(pieces) == expected, "{}", recording.name);
-                Ok(())
-            })
-            .unwrap();
+        common::cut_at_random(&body, |pieces| translate(pieces.iter().copied()) == expected, &recording.name);
     }
 }
 

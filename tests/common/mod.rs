@@ -1,10 +1,13 @@
 //! The recordings of public model APIs, which lie outside the project.
 
 // Helpers of tests, which the lints do not see outside a `#[test]` function.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::fs;
 use std::path::PathBuf;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 /// One recorded answer: a file with one JSON event a line.
 pub struct Recording {
@@ -37,4 +40,19 @@ pub fn recordings(api: &str) -> Vec<Recording> {
     recordings.sort_by(|a, b| a.name.cmp(&b.name));
     assert!(!recordings.is_empty());
     recordings
+}
+
+/// Cuts a body at random places, and holds that the pieces are still the `same`.
+pub fn cut_at_random(body: &[u8], same: impl Fn(&[&[u8]]) -> bool, name: &str) {
+    let cuts = prop::collection::vec(any::<prop::sample::Index>(), 1..40);
+    TestRunner::new(ProptestConfig::with_cases(16))
+        .run(&cuts, |cuts| {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len())).collect();
+            cuts.extend([0, body.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
+            prop_assert!(same(&pieces), "{}", name);
+            Ok(())
+        })
+        .unwrap();
 }
