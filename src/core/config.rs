@@ -1,5 +1,7 @@
 //! The deployment's settings (DESIGN.md section 8). A value that cannot be used is one clear error that names it.
 
+use std::ops::RangeInclusive;
+
 use thiserror::Error;
 
 use super::time::Millis;
@@ -15,6 +17,24 @@ pub struct Settings {
     pub batch_wait: Millis,
     /// `LIVE_WAIT_MS`: how long a parked reader waits for a run.
     pub live_wait: Millis,
+    /// `RETENTION_MS`: how long the chunks of a finished run are kept.
+    pub retention: Millis,
+    /// `SESSION_TTL_MS`: an idle session deletes all it stores after this time.
+    pub session_ttl: Option<Millis>,
+    /// `MAX_SESSION_BYTES`: most bytes of chunks that a session keeps.
+    pub max_session_bytes: u64,
+    /// `MAX_READERS`: most open responses of a session.
+    pub max_readers: usize,
+    /// `READER_LAG_BYTES`: how far a live `/sse` reader may fall behind.
+    pub reader_lag_bytes: u64,
+    /// `READER_STALE_MS`: how long a reader may take nothing while there is something to take.
+    pub reader_stale: Millis,
+    /// `READER_MAX_AGE_MS`: how long a response may live.
+    pub reader_max_age: Millis,
+    /// `LOG_SESSION_IDS`: log lines name the session itself, not its hash.
+    pub log_session_ids: bool,
+    /// `MAX_ATTEMPTS`: how often a step is tried.
+    pub max_attempts: u32,
     /// `MAX_REQUEST_BYTES`: largest request body, in bytes.
     pub max_request_bytes: usize,
     /// `ALLOWED_ORIGINS`: origins that browsers may call from.
@@ -48,24 +68,40 @@ impl Settings {
                 .map(Millis::new)
                 .ok_or(InvalidSetting { name, expected: "a whole number of milliseconds, at most 2147483647" })
         };
-        let bytes = match read("MAX_REQUEST_BYTES").filter(|text| !text.trim().is_empty()) {
-            None => 10 * 1024 * 1024,
-            Some(text) => text.trim().parse::<usize>().ok().filter(|bytes| (1..=100 << 20).contains(bytes)).ok_or(
-                InvalidSetting { name: "MAX_REQUEST_BYTES", expected: "a whole number of bytes, at most 104857600" },
-            )?,
+        let number = |name: &'static str, default: u64, within: RangeInclusive<u64>, expected: &'static str| {
+            let Some(text) = read(name).filter(|text| !text.trim().is_empty()) else { return Ok(default) };
+            let number = text.trim().parse::<u64>().ok().filter(|number| within.contains(number));
+            number.ok_or(InvalidSetting { name, expected })
         };
+        let bytes = number("MAX_REQUEST_BYTES", 10 << 20, 1..=100 << 20, "a whole number of bytes, at most 104857600")?;
+        let readers = number("MAX_READERS", 1_000, 1..=30_000, "a whole number from 1 to 30000")?;
+        let attempts = number("MAX_ATTEMPTS", 3, 1..=100, "a whole number from 1 to 100")?;
         let origins = read("ALLOWED_ORIGINS").unwrap_or_default();
         Ok(Self {
             lease: millis("LEASE_MS", 30_000, 1)?,
             heartbeat: millis("HEARTBEAT_MS", 15_000, 1)?,
             batch_wait: millis("BATCH_WAIT_MS", 50, 0)?,
             live_wait: millis("LIVE_WAIT_MS", 30_000, 1)?,
-            max_request_bytes: bytes,
+            retention: millis("RETENTION_MS", DAY_MS, 1)?,
+            session_ttl: Some(millis("SESSION_TTL_MS", 0, 1)?).filter(|ttl| *ttl > Millis::default()),
+            max_session_bytes: number("MAX_SESSION_BYTES", 1 << 30, 1 << 10..=9 << 30, BYTES_UP_TO_9_GB)?,
+            max_readers: usize::try_from(readers).unwrap_or(usize::MAX),
+            reader_lag_bytes: number("READER_LAG_BYTES", 8 << 20, 1..=9 << 30, BYTES_UP_TO_9_GB)?,
+            reader_stale: millis("READER_STALE_MS", 60_000, 1)?,
+            reader_max_age: millis("READER_MAX_AGE_MS", 3_600_000, 1)?,
+            log_session_ids: read("LOG_SESSION_IDS").is_some_and(|text| text == "1"),
+            max_attempts: u32::try_from(attempts).unwrap_or(1),
+            max_request_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             allowed_origins: origins.split([',', ' ']).filter(|o| !o.is_empty()).map(str::to_owned).collect(),
             test_seams: read("TEST_SEAMS").is_some_and(|text| text == "1"),
         })
     }
 }
+
+/// 24 hours, in ms.
+const DAY_MS: u64 = 86_400_000;
+
+const BYTES_UP_TO_9_GB: &str = "a whole number of bytes, at most 9663676416";
 
 /// Longest timer of the runtime, in ms.
 const MAX_TIMER: u64 = 2_147_483_647;
@@ -81,6 +117,11 @@ mod tests {
         assert_eq!(settings.heartbeat, Millis::new(15_000));
         assert_eq!(settings.batch_wait, Millis::new(50));
         assert_eq!(settings.max_request_bytes, 10_485_760);
+        assert_eq!(settings.retention, Millis::new(86_400_000));
+        assert_eq!((settings.session_ttl, settings.max_session_bytes), (None, 1 << 30));
+        assert_eq!((settings.max_readers, settings.reader_lag_bytes), (1_000, 8 << 20));
+        assert_eq!((settings.reader_stale, settings.reader_max_age), (Millis::new(60_000), Millis::new(3_600_000)));
+        assert_eq!(settings.max_attempts, 3);
         assert!(settings.allowed_origins.is_empty() && !settings.test_seams);
     }
 

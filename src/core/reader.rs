@@ -34,6 +34,34 @@ pub enum Terminal {
     NotLive,
 }
 
+/// Why the service ends a response on purpose (`spec/helix.md` 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Eviction {
+    /// The client reads too slowly.
+    SlowConsumer,
+    /// The client takes nothing, or the response is too old.
+    Stale,
+    /// There are too many responses.
+    ConnectionCap,
+    /// The log could not be read.
+    ServerError,
+}
+
+impl Eviction {
+    /// Every reason.
+    pub const ALL: [Self; 4] = [Self::SlowConsumer, Self::Stale, Self::ConnectionCap, Self::ServerError];
+
+    /// The reason as it stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SlowConsumer => "slow_consumer",
+            Self::Stale => "stale",
+            Self::ConnectionCap => "connection_cap",
+            Self::ServerError => "server_error",
+        }
+    }
+}
+
 /// What a reader does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {

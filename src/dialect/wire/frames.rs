@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::core::error::Code;
 use crate::core::ids::Cursor;
-use crate::core::reader::Terminal;
+use crate::core::reader::{Eviction, Terminal};
 use crate::core::snapshot::error_detail;
 
 /// End of the initial history; everything after it is live.
@@ -28,6 +28,17 @@ pub fn terminal(terminal: Terminal) -> Vec<u8> {
 pub fn fail(code: Code, recoverable: bool) -> Vec<u8> {
     let body = json!({ "error": code.message(), "errorDetail": error_detail(code), "recoverable": recoverable });
     event("fail", &body)
+}
+
+/// The last frame of a connection that the service ends on purpose (`spec/helix.md` 4.5). `resume_from` is the highest sequence that was
+/// handed to it.
+pub fn evicted(resume_from: Cursor, reason: Eviction) -> Vec<u8> {
+    event("evicted", &json!({ "resumeFrom": resume_from, "reason": reason.as_str() }))
+}
+
+/// The cursor lies below what retention has kept, or in a log that is gone: the client reads the snapshot (`spec/helix.md` 4.1).
+pub fn truncated(floor: Cursor) -> Vec<u8> {
+    event("truncated", &json!({ "floor": floor, "errorDetail": error_detail(Code::Truncated) }))
 }
 
 fn not_live() -> Vec<u8> {
@@ -59,6 +70,14 @@ mod tests {
             text(terminal(Terminal::Failed(Code::ProviderTimeout))),
             "event: fail\ndata: {\"error\":\"The model stopped answering; try again\",\"errorDetail\":{\"code\":\
              \"provider_timeout\",\"category\":\"provider\",\"retryable\":true},\"recoverable\":false}\n\n"
+        );
+        assert_eq!(
+            text(evicted(Cursor::new(7).unwrap(), Eviction::SlowConsumer)),
+            "event: evicted\ndata: {\"resumeFrom\":7,\"reason\":\"slow_consumer\"}\n\n"
+        );
+        assert!(
+            text(truncated(Cursor::new(3).unwrap()))
+                .starts_with("event: truncated\ndata: {\"floor\":3,\"errorDetail\":{\"code\":\"TRUNCATED\"")
         );
         assert!(text(terminal(Terminal::Dropped)).contains("\"recoverable\":true"));
         assert!(text(terminal(Terminal::NotLive)).contains("\"cause\":\"run_not_live\"},\"recoverable\":true"));
