@@ -98,6 +98,12 @@ impl View {
         self.runs.iter().rev().find(|run| run.id == *id)
     }
 
+    /// The run that came after this one.
+    pub fn successor(&self, id: &RunId) -> Option<&RunView> {
+        let at = self.runs.iter().position(|run| run.id == *id)?;
+        self.runs.get(at.saturating_add(1))
+    }
+
     /// Whether this run has started and is not durable yet: its readers wait.
     pub fn awaits(&self, id: &RunId) -> bool {
         self.starting.contains(id)
