@@ -8,7 +8,8 @@
 //! * [`batch`]: when a producer's records are flushed.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next.
 //! * [`snapshot`]: the committed conversation.
-//! * [`config`]: the deployment's settings. [`lenient_json`]: JSON from servers and browsers that cut an emoji in two.
+//! * [`config`]: the deployment's settings.
+//! * [`event_stream`]: server-sent events, from bytes cut anywhere. [`lenient_json`]: JSON that cuts an emoji in two.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
 pub mod batch;
@@ -18,6 +19,7 @@ pub mod chunk;
 pub mod command;
 pub mod config;
 pub mod error;
+pub mod event_stream;
 pub mod frame;
 pub mod ids;
 pub mod lenient_json;

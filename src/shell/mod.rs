@@ -3,7 +3,7 @@
 //! * [`worker`]: the Worker; finds the session and passes the request on. [`object`]: the Durable Object; catches panics.
 //! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call.
 //! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
-//! * [`readers`] and [`body`]: open responses.
+//! * [`readers`] and [`body`]: open responses. [`follower`]: another session's stream, followed from here.
 //! * [`answer`], [`request`], [`incoming`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
 //! * [`seams`]: handles for tests.
 
@@ -14,6 +14,7 @@ mod calls;
 mod clock;
 mod config;
 mod entry;
+mod follower;
 mod host;
 mod incoming;
 mod object;
