@@ -126,8 +126,11 @@ impl Decoder {
     }
 }
 
+/// Reads the data of one kind of frame.
+type Read = fn(Map<String, Value>) -> Option<WireFrame>;
+
 fn frame(event: &Event) -> Result<Option<WireFrame>, DecodeError> {
-    let (name, read): (_, fn(Map<String, Value>) -> Option<WireFrame>) = match event.name.as_deref() {
+    let (name, read): (_, Read) = match event.name.as_deref() {
         Some("chunk") => ("chunk", chunk),
         Some("caught-up") => ("caught-up", |_| Some(WireFrame::CaughtUp)),
         Some("end") => ("end", end),
