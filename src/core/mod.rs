@@ -6,6 +6,7 @@
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
 //! * [`batch`]: when a producer's records are flushed.
+//! * [`retention`]: what is kept, how long, and how far the log is cut.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next.
 //! * [`snapshot`]: the committed conversation.
 //! * [`config`]: the deployment's settings. [`lenient_json`]: JSON from servers and browsers that cut an emoji in two.
@@ -24,6 +25,7 @@ pub mod lenient_json;
 pub mod log;
 pub mod reader;
 pub mod record;
+pub mod retention;
 pub mod run;
 pub mod session;
 #[cfg(test)]
