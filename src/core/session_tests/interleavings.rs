@@ -14,7 +14,8 @@ enum Act {
     Stop,
     Renew(usize),
     Settle,
-    /// What the alarm does with what was kept for long enough.
+    /// Time goes on to the alarm.
+    Ring,
     Retain,
     Expire,
     Sync,
@@ -33,7 +34,7 @@ enum Act {
 }
 
 fn items() -> impl Strategy<Value = Vec<Option<usize>>> {
-    let padding = prop_oneof![8 => 0_usize..40, 1 => 4_000_usize..20_000, 1 => Just(90_000)];
+    let padding = prop_oneof![8 => 0_usize..40, 2 => 4_000_usize..20_000, 1 => Just(90_000)];
     prop::collection::vec(prop::option::weighted(0.8, padding), 0..5)
 }
 
@@ -56,8 +57,9 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Stop),
         3 => fence().prop_map(Act::Renew),
         3 => Just(Act::Settle),
-        4 => Just(Act::Retain),
-        2 => Just(Act::Expire),
+        4 => Just(Act::Ring),
+        2 => Just(Act::Retain),
+        1 => Just(Act::Expire),
         5 => Just(Act::Sync),
         5 => (0_usize..4).prop_map(Act::Confirm),
         1 => Just(Act::LoseConfirmation),
@@ -81,6 +83,7 @@ fn perform(world: &mut World, act: Act) {
         Act::Stop => world.stop(),
         Act::Renew(fence) => world.renew(fence),
         Act::Settle => world.settle(),
+        Act::Ring => world.ring(),
         Act::Retain => drop(world.retain(0)),
         Act::Expire => world.expire(),
         Act::Sync => world.sync(),

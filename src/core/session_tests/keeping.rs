@@ -60,6 +60,17 @@ impl World {
         }
     }
 
+    /// The alarm rings, and the shell does what is due.
+    pub fn ring(&mut self) {
+        let Some(alarm) = self.session.alarm(self.now) else { return };
+        self.now = self.now.max(alarm);
+        self.settle();
+        if self.session.retains(self.now) {
+            self.retain(0);
+        }
+        self.expire();
+    }
+
     pub fn expire(&mut self) {
         let due = expiry(self.model.latest()).is_some_and(|expiry| self.now >= expiry);
         let writes = self.session.expire(self.now);
@@ -120,7 +131,7 @@ impl World {
         }
         self.now =
             self.model.latest().runs.iter().fold(self.now, |now, run| now.max(run.ended)).after(POLICY.retention);
-        // The first write may be told to fail.
+        // One write may still be told to fail.
         let _ = self.retain(0) || self.retain(0);
         self.check();
         assert_eq!(self.stored_bytes(), 0);
@@ -128,6 +139,7 @@ impl World {
         self.load(false);
         self.check();
         self.now = self.now.max(expiry(self.model.latest()).unwrap());
+        self.expire();
         self.expire();
         self.check();
         assert!(self.storage.counts().unwrap().is_empty());
