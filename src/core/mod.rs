@@ -6,6 +6,7 @@
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
 //! * [`batch`]: when a producer's records are flushed.
+//! * [`retention`]: what is kept, how long, and how far the log is cut.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
 //! * [`snapshot`]: the committed conversation.
 //! * [`counters`]: what an object has done; [`digest`]: ids that log lines may carry. [`config`]: the deployment's settings.
@@ -29,6 +30,7 @@ pub mod log;
 pub mod pace;
 pub mod reader;
 pub mod record;
+pub mod retention;
 pub mod run;
 pub mod session;
 #[cfg(test)]

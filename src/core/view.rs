@@ -78,7 +78,7 @@ impl View {
         self.durable_bytes
     }
 
-    /// The highest sequence that retention has removed.
+    /// The highest sequence that retention has removed; a reader that lacks it or what lies before it has to read the snapshot.
     pub fn floor(&self) -> Cursor {
         self.floor
     }
@@ -116,6 +116,11 @@ impl View {
 
     pub(super) fn stores(&mut self, head: Cursor) {
         self.stored = head;
+    }
+
+    /// At once, not with the confirmation: the chunks are gone, and "read the snapshot" is true even when a crash brings them back.
+    pub(super) fn cut(&mut self, floor: Cursor) {
+        self.floor = self.floor.max(floor);
     }
 
     pub(super) fn starts(&mut self, id: RunId) {

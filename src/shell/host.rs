@@ -107,7 +107,7 @@ impl Host {
         if !loaded {
             let stored = self.storage.load()?;
             let alive = self.production.try_borrow().is_ok_and(|production| production.is_some());
-            let mut session = Session::load(stored, self.config.settings.lease, alive);
+            let mut session = Session::load(stored, self.config.settings.policy(), alive);
             // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object.
             if let (true, Some(run)) = (alive, session.run()) {
                 let fence = run.fence();
