@@ -12,6 +12,7 @@
 //! * `custom`, `reasoning-file` and `steering-message` parts are missing, and so are the keys `filename` of a file,
 //!   `citations`, `toolMetadata`, `resultProviderMetadata`, `inputEncoding`, and `callProviderMetadata` of an input that
 //!   never ended;
+//! * keys that clients refuse are escaped, as in every chunk;
 //! * a text without a `state` is `done`, and an input that could not be read is the part's `input`.
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::calls::tool_of;
 use super::fold::kind_of;
+use super::reopen::{carry, renamed};
 use super::resync::{REPLAY, is_event};
 use super::sanitise::{escape_keys, sanitise};
 use super::tool::{call_of, state_of};
@@ -169,20 +171,6 @@ fn denied(part: &Map<String, Value>) -> Chunk {
 
 fn is_denied(part: &Map<String, Value>) -> bool {
     part.get("approval").and_then(|approval| approval.get("approved")) == Some(&Value::Bool(false))
-}
-
-fn renamed(chunk: Chunk, part: &Map<String, Value>, from: &str) -> Chunk {
-    match part.get(from) {
-        Some(metadata) => chunk.with("providerMetadata", metadata.clone()),
-        None => chunk,
-    }
-}
-
-fn carry(chunk: Chunk, part: &Map<String, Value>, keys: &[&str]) -> Chunk {
-    keys.iter().fold(chunk, |chunk, key| match part.get(*key) {
-        Some(value) => chunk.with(key, value.clone()),
-        None => chunk,
-    })
 }
 
 /// Adds a chunk as 6.0.0 accepts it; what it would refuse is left out.

@@ -130,8 +130,8 @@ fn a_reset_step_is_a_new_attempt() {
     ]);
     assert_eq!(
         story(&entries),
-        "run_started start step_start start-step text-start text-delta step_start start-step text-start text-delta \
-         text-end finish-step commit(1) step_committed finish"
+        "run_started start step_start start-step text-start text-delta step_start data-attempt-superseded start-step \
+         text-start text-delta text-end finish-step commit(1) step_committed finish"
     );
     let commit = last_commit(&entries).unwrap();
     assert_eq!(
@@ -211,13 +211,73 @@ fn a_recovered_writer_retries_the_step_under_a_new_attempt() {
     let mut entries = first.open();
     entries.extend(first.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "lost"}))));
     let log = stored(&entries);
-    let mut second = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter());
+    let mut second = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter()).named("demo");
     let retry = second.restart_step();
-    assert_eq!(story(&retry), "step_start start-step");
-    assert_eq!(stored(&retry)[0].text("attemptId"), Some("r-1-2"));
+    assert_eq!(story(&retry), "step_start data-attempt-superseded start-step");
+    let retry = stored(&retry);
+    assert_eq!(retry[0].text("attemptId"), Some("r-1-2"));
+    assert_eq!(retry[1].get("attemptId"), None, "the event outlives its attempt");
+    assert_eq!(
+        retry[1].get("data"),
+        Some(&json!({"reason": "attempt_superseded", "runId": "r", "agentId": "demo", "step": 1,
+            "attemptId": "r-1-2", "supersededAttemptId": "r-1-1"}))
+    );
     second.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "kept"})));
     let parts = last_commit(&second.complete()).unwrap().message["parts"].clone();
     assert_eq!(parts, json!([{"type": "step-start"}, {"type": "text", "text": "kept", "state": "done"}]));
+}
+
+#[test]
+fn an_attempt_without_content_is_superseded_without_an_event() {
+    let mut writer = writer();
+    writer.open();
+    assert_eq!(writer.restart_step(), []);
+    writer.write(chunk(json!({"type": "start-step"})));
+    assert_eq!(story(&writer.restart_step()), "step_start start-step");
+    assert_eq!(writer.fold().message().unwrap()["parts"], json!([{"type": "step-start"}]));
+}
+
+#[test]
+fn what_answers_a_call_of_the_continued_message_says_so() {
+    let mut message = seed();
+    message["parts"].as_array_mut().unwrap().push(
+        json!({"type": "dynamic-tool", "toolName": "d", "toolCallId": "b", "state": "approval-requested", "input": 1,
+            "approval": {"id": "p"}}),
+    );
+    let mut writer = RunWriter::continuing(RunId::new("r"), message);
+    let mut entries = writer.open();
+    for value in [
+        json!({"type": "tool-output-available", "toolCallId": "a", "output": 1, "continues": "forged"}),
+        json!({"type": "tool-approval-response", "approvalId": "p", "approved": true}),
+        json!({"type": "tool-output-available", "toolCallId": "b", "output": 2}),
+        json!({"type": "tool-input-available", "toolCallId": "own", "toolName": "x", "input": 1, "continues": "forged"}),
+        json!({"type": "tool-output-available", "toolCallId": "own", "output": 3, "continues": "forged"}),
+        json!({"type": "data-stream-resync", "data": "forged"}),
+        json!({"type": "data-helix-replay", "data": "forged"}),
+    ] {
+        entries.extend(writer.write(chunk(value)));
+    }
+    let log = stored(&entries);
+    let of =
+        |key: &str| log.iter().map(|chunk| chunk.text(key).unwrap_or("-").to_owned()).collect::<Vec<_>>().join(" ");
+    assert_eq!(of("continues"), "- - n d d - - - -");
+    assert_eq!(of("toolCallId"), "- - a b b - - own own");
+}
+
+#[test]
+fn a_result_for_an_earlier_message_changes_no_part() {
+    let mut writer = writer();
+    writer.open();
+    let result = chunk(json!({"type": "tool-output-error", "toolCallId": "c", "errorText": "e", "step": 7}));
+    let entries = writer.answer_earlier("x", result);
+    assert_eq!(stored(&entries)[0].text("continues"), Some("x"));
+    assert_eq!(stored(&entries)[0].get("step"), None);
+    assert_eq!(writer.fold().message(), None);
+    for unfit in [json!({"type": "tool-output-error", "toolCallId": "c"}), json!({"type": "text-start", "id": "t"})] {
+        assert_eq!(writer.answer_earlier("x", chunk(unfit)), []);
+    }
+    writer.complete();
+    assert_eq!(writer.announce(Chunk::new("data-stream-resync")), []);
 }
 
 /// The frame by which a client of a continued message already knows its call.
