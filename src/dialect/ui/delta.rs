@@ -55,7 +55,8 @@ mod tests {
     use super::*;
     use crate::core::chunk::{Chunk, Stamp};
     use crate::core::frame;
-    use crate::core::ids::{AttemptId, RunId, Sequence};
+    use crate::core::ids::{AttemptId, Cursor, RunId, Sequence};
+    use crate::dialect::ui::attempts::Attempts;
     use crate::dialect::ui::lens::Lens;
     use crate::dialect::ui::response::{project, project_stored};
     use crate::dialect::ui::vocabulary::Floor;
@@ -71,10 +72,10 @@ mod tests {
         bytes
     }
 
-    fn decoded(bytes: &[u8]) -> Vec<u8> {
+    fn decoded(bytes: &[u8], lens: &Lens) -> Vec<u8> {
         let mut out = Vec::new();
         let frames = frame::decode(bytes).unwrap().into_iter().map(|stored| (stored.sequence, stored.chunk));
-        project(frames, Floor::default(), &Lens::default(), &mut out);
+        project(frames, Floor::default(), lens, &mut out);
         out
     }
 
@@ -113,14 +114,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cutting_gives_what_decoding_gives(texts in prop::collection::vec((any::<bool>(), ".*", ".*"), 0..8)) {
-            let chunks: Vec<_> = texts.into_iter().map(|(text, id, delta)| {
-                Chunk::new(if text { "text-delta" } else { "reasoning-delta" }).with("id", id).with("delta", delta)
-            }).collect();
-            let bytes = stored(&chunks);
-            let mut out = Vec::new();
-            project_stored(&bytes, Floor::default(), &Lens::default(), &mut out).unwrap();
-            prop_assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(decoded(&bytes)).unwrap());
+        fn cutting_gives_what_decoding_gives(
+            texts in prop::collection::vec((any::<bool>(), ".*", ".*", prop::option::of("[ab\"]")), 0..8),
+        ) {
+            let mut bytes = Vec::new();
+            for (at, (text, id, delta, attempt)) in texts.into_iter().enumerate() {
+                let chunk = Chunk::new(if text { "text-delta" } else { "reasoning-delta" }).with("id", id).with("delta", delta);
+                let stamp = Stamp { run: RunId::new("r"), attempt: attempt.map(|id| (AttemptId::new(id), 1)) };
+                frame::encode(Sequence::new(at as u64 + 7).unwrap(), &chunk, &stamp, &mut bytes);
+            }
+            let mut lens = Lens::default();
+            for superseded in ["a", "\""] {
+                let mut out = Vec::new();
+                project_stored(&bytes, Floor::default(), &lens, &mut out).unwrap();
+                prop_assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(decoded(&bytes, &lens)).unwrap());
+                lens.superseded.insert(superseded);
+            }
+            let stored = frame::decode(&bytes).unwrap();
+            let attempts = Attempts::of(stored.iter().map(|stored| (stored.sequence, &stored.chunk)));
+            let mut cut = Attempts::default();
+            cut.see_stored(&bytes).unwrap();
+            for (cursor, attempt) in (6..16).flat_map(|cursor| ["a", "b", "\""].map(|attempt| (cursor, attempt))) {
+                let cursor = Cursor::new(cursor).unwrap();
+                prop_assert_eq!(cut.was_sent(attempt, cursor), attempts.was_sent(attempt, cursor));
+            }
         }
 
         #[test]

@@ -59,7 +59,7 @@ fn without_answer(mut part: Value) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn at_every_cursor_what_a_client_holds_and_the_response_are_the_whole(

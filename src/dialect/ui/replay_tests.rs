@@ -223,7 +223,7 @@ fn shown(lens: &Lens, chunks: &[Chunk]) -> Vec<Chunk> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn a_prefix_and_the_tail_are_the_message(chunks in prop::collection::vec(producer_chunk(), 0..40), continues in any::<bool>()) {
