@@ -46,6 +46,7 @@ impl RunView {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     durable: Cursor,
+    durable_bytes: u64,
     stored: Cursor,
     floor: Cursor,
     status: Option<StreamStatus>,
@@ -56,7 +57,15 @@ pub struct View {
 impl View {
     /// The view of a session that was just read from its rows.
     pub fn new(durable: Cursor, floor: Cursor, status: Option<StreamStatus>, run: Option<RunView>) -> Self {
-        Self { durable, stored: durable, floor, status, runs: run.into_iter().collect(), starting: Vec::new() }
+        Self {
+            durable,
+            durable_bytes: 0,
+            stored: durable,
+            floor,
+            status,
+            runs: run.into_iter().collect(),
+            starting: Vec::new(),
+        }
     }
 
     /// The durable head.
@@ -64,7 +73,12 @@ impl View {
         self.durable
     }
 
-    /// The highest sequence that retention has removed.
+    /// Bytes of the frames that became durable since the log was loaded.
+    pub fn durable_bytes(&self) -> u64 {
+        self.durable_bytes
+    }
+
+    /// The highest sequence that retention has removed; a reader that lacks it or what lies before it has to read the snapshot.
     pub fn floor(&self) -> Cursor {
         self.floor
     }
@@ -84,6 +98,12 @@ impl View {
         self.runs.iter().rev().find(|run| run.id == *id)
     }
 
+    /// The run that came after this one.
+    pub fn successor(&self, id: &RunId) -> Option<&RunView> {
+        let at = self.runs.iter().position(|run| run.id == *id)?;
+        self.runs.get(at.saturating_add(1))
+    }
+
     /// Whether this run has started and is not durable yet: its readers wait.
     pub fn awaits(&self, id: &RunId) -> bool {
         self.starting.contains(id)
@@ -98,12 +118,18 @@ impl View {
         self.stored = head;
     }
 
+    /// At once, not with the confirmation: the chunks are gone, and "read the snapshot" is true even when a crash brings them back.
+    pub(super) fn cut(&mut self, floor: Cursor) {
+        self.floor = self.floor.max(floor);
+    }
+
     pub(super) fn starts(&mut self, id: RunId) {
         self.starting.push(id);
     }
 
-    pub(super) fn advance(&mut self, durable: Cursor, status: StreamStatus, run: RunView) {
+    pub(super) fn advance(&mut self, durable: Cursor, bytes: u64, status: StreamStatus, run: RunView) {
         self.durable = durable;
+        self.durable_bytes = self.durable_bytes.max(bytes);
         self.status = Some(status);
         self.starting.retain(|starting| *starting != run.id);
         match self.runs.back_mut().filter(|last| last.id == run.id) {

@@ -22,6 +22,8 @@ use super::production::Production;
 use super::readers::Readers;
 use super::sql::ObjectConnection;
 use crate::core::command::Effects;
+use crate::core::counters::{Counters, add};
+use crate::core::digest;
 use crate::core::log::Ticket;
 use crate::core::session::{KEEP_ALIVE, Session};
 use crate::core::storage::sql::SqlStorage;
@@ -46,6 +48,10 @@ const SYNC_RETRY: Millis = Millis::new(1_000);
 pub struct Host {
     /// The session's id.
     pub name: String,
+    /// How log lines name it.
+    pub log_name: String,
+    /// What this object has done since it was loaded.
+    pub counters: RefCell<Counters>,
     /// The deployment's configuration.
     pub config: Config,
     /// Secrets and bindings.
@@ -64,6 +70,8 @@ pub struct Host {
     syncing: Cell<bool>,
     /// Requests that answer once everything written before them is durable.
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    /// Requests that wait for the log to move.
+    watching: RefCell<Vec<oneshot::Sender<()>>>,
     /// Nothing is published until the rows that a reload found are known to be durable.
     held: Cell<bool>,
     armed: Cell<Option<UnixMillis>>,
@@ -71,8 +79,11 @@ pub struct Host {
 
 impl Host {
     pub fn new(name: String, object: ObjectStorage, env: Env, config: Config) -> Rc<Self> {
+        let log_name = if config.settings.log_session_ids { name.clone() } else { digest::short(&name) };
         Rc::new(Self {
             name,
+            log_name,
+            counters: RefCell::default(),
             config,
             env,
             storage: SqlStorage::new(ObjectConnection::new(object.clone())),
@@ -84,6 +95,7 @@ impl Host {
             unconfirmed: Cell::new(None),
             syncing: Cell::new(false),
             waiting: RefCell::default(),
+            watching: RefCell::default(),
             held: Cell::new(false),
             armed: Cell::new(None),
         })
@@ -95,7 +107,7 @@ impl Host {
         if !loaded {
             let stored = self.storage.load()?;
             let alive = self.production.try_borrow().is_ok_and(|production| production.is_some());
-            let mut session = Session::load(stored, self.config.settings.lease, alive);
+            let mut session = Session::load(stored, self.config.settings.policy(), alive);
             // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object.
             if let (true, Some(run)) = (alive, session.run()) {
                 let fence = run.fence();
@@ -110,10 +122,14 @@ impl Host {
     /// Applies what a command decided, and publishes it once it is durable.
     pub fn persist(self: &Rc<Self>, effects: Effects) -> Result<(), HostError> {
         if let Err(error) = self.storage.apply(&effects.writes) {
-            console_error!("session {}: {error}", self.name);
+            console_error!("session {}: {error}", self.log_name);
             self.throw_away();
             return Err(error.into());
         }
+        self.count(|counters| {
+            add(&mut counters.flushes, 1);
+            add(&mut counters.appended, effects.chunks);
+        });
         self.unconfirmed.set(Some(effects.ticket));
         self.confirm_soon();
         Ok(())
@@ -136,6 +152,23 @@ impl Host {
         confirmed.await.map_err(|_| StorageError::Failed("the writes were not confirmed".to_owned()).into())
     }
 
+    /// Resolves when something has been published, or the memory thrown away.
+    pub fn moved(&self) -> oneshot::Receiver<()> {
+        let (moves, moved) = oneshot::channel();
+        if let Ok(mut watching) = self.watching.try_borrow_mut() {
+            watching.retain(|watcher: &oneshot::Sender<()>| !watcher.is_canceled());
+            watching.push(moves);
+        }
+        moved
+    }
+
+    fn wake_watchers(&self) {
+        let watching = self.watching.try_borrow_mut().map(|mut watching| std::mem::take(&mut *watching));
+        for watcher in watching.unwrap_or_default() {
+            let _ = watcher.send(());
+        }
+    }
+
     /// Forgets the session in memory; the next command reads it from its rows again.
     pub fn throw_away(self: &Rc<Self>) {
         self.generation.set(self.generation.get().wrapping_add(1));
@@ -145,6 +178,7 @@ impl Host {
         }
         self.held.set(true);
         self.unconfirmed.set(None);
+        self.wake_watchers();
         self.confirm_soon();
     }
 
@@ -181,7 +215,7 @@ impl Host {
 
     fn not_armed(&self, error: &JsValue) {
         self.armed.set(None);
-        console_error!("session {}: the alarm was not set: {}", self.name, error_text(error));
+        console_error!("session {}: the alarm was not set: {}", self.log_name, error_text(error));
     }
 
     /// The alarm rang: whatever is due is settled, and the next one armed last.
@@ -236,8 +270,8 @@ impl Host {
             let ticket = host.unconfirmed.take();
             let waiting = host.waiting.try_borrow_mut().map(|mut waiting| std::mem::take(&mut *waiting));
             if let Err(error) = host.sync().await {
-                console_error!("session {}: {error}", host.name);
-                host.readers.break_all();
+                console_error!("session {}: {error}", host.log_name);
+                host.evict_all();
                 host.throw_away();
                 sleep(SYNC_RETRY).await;
                 continue;
@@ -251,6 +285,7 @@ impl Host {
             for done in waiting.unwrap_or_default() {
                 let _ = done.send(());
             }
+            host.wake_watchers();
             host.flushed();
             host.drain();
             host.pump();
