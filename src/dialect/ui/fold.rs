@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::resync::is_event;
 use super::tool::Input;
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::chunk::{Chunk, lifecycle};
@@ -187,6 +188,8 @@ impl Fold {
             "file" | "reasoning-file" => self.push(chunk, &[("mediaType", Type::Text), ("url", Type::Text)]),
             "custom" => self.push(chunk, &[("kind", Type::Text)]),
             "steering-message" => self.push(chunk, &[("id", Type::Text), ("parts", Type::Steering)]),
+            // Events are about a response; no message holds one.
+            _ if is_event(kind) => {}
             _ if kind.starts_with("data-") => self.data(chunk),
             _ if kind.starts_with("tool-") => self.apply_tool(chunk)?,
             // `error` and `abort` end a response; they are no part of the message.

@@ -5,8 +5,11 @@
 //! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls,
 //!   [`partial_json`] reads an input that is still being streamed.
 //! * [`attempts`]: which attempts of a step a replay leaves out.
+//! * [`lens`]: what one response shows of the log; [`resync`] makes the events that tell a client to read again.
+//! * [`replay`]: a committed message as the chunks that a response begins with.
 //! * [`reopen`]: what a response must send first when it begins in the middle of a run.
-//! * [`writer`]: whatever a producer emits to a run that every client can read; `calls` repairs the tool chunks.
+//! * [`writer`]: whatever a producer emits to a run that every client can read, also in the place of a writer that died and
+//!   in a new attempt; `calls` repairs the tool chunks.
 //! * [`response`]: the bytes of a chat response; `delta` cuts plain deltas out of their stored frames.
 //! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is.
 
@@ -14,12 +17,17 @@ pub mod attempts;
 mod calls;
 mod delta;
 pub mod fold;
+pub mod lens;
 pub mod message;
 pub mod partial_json;
 pub mod reopen;
+pub mod replay;
 pub mod request;
 pub mod response;
+pub mod resync;
 pub mod sanitise;
+#[cfg(test)]
+mod testing;
 mod tool;
 pub mod vocabulary;
 pub mod writer;
