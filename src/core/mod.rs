@@ -11,6 +11,7 @@
 //! * [`config`]: the deployment's settings. [`lenient_json`]: JSON from servers and browsers that cut an emoji in two.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
+pub mod approval;
 pub mod batch;
 pub mod block;
 pub mod caller;
