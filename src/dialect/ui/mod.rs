@@ -11,12 +11,15 @@
 //! * [`writer`]: whatever a producer emits to a run that every client can read, also in the place of a writer that died and
 //!   in a new attempt; `calls` repairs the tool chunks.
 //! * [`response`]: the bytes of a chat response; `delta` cuts plain deltas out of their stored frames.
-//! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is.
+//! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is; [`identity`] tells a repeat from
+//!   an edit, and where a regenerate cuts.
+//! * [`tool_result`]: the answers to the calls of a stored reply; [`tool_submit`] reads a single one.
 
 pub mod attempts;
 mod calls;
 mod delta;
 pub mod fold;
+pub mod identity;
 pub mod lens;
 pub mod message;
 pub mod partial_json;
@@ -29,5 +32,7 @@ pub mod sanitise;
 #[cfg(test)]
 mod testing;
 mod tool;
+pub mod tool_result;
+pub mod tool_submit;
 pub mod vocabulary;
 pub mod writer;
