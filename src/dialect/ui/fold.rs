@@ -1,4 +1,4 @@
-//! Chunks to one UI message, as the client's reducer does it (`spec/ai-sdk.md` A.3, read in `ai` 6.0.281).
+//! Chunks to one UI message, as the client's reducer does it (`spec/ai-sdk.md` A.3). `tests/fold` holds the two against each other.
 //!
 //! Where the reducer can produce a message that `validateUIMessages` of some version refuses (A.8), the fold produces
 //! the nearest one that all of them accept; `tool.rs` says where. `finish-step` forgets open parts, as clients up
@@ -71,6 +71,9 @@ pub enum FoldError {
     /// An approval response to a request that the message does not hold.
     #[error("no approval request {0} in this message")]
     NoApproval(String),
+    /// Metadata with keys, where the message's metadata is text, a number or a flag: clients cannot merge the two.
+    #[error("{0} brings metadata that cannot be merged into the message's")]
+    Metadata(String),
 }
 
 /// A part that later chunks of the run may still refer to, in the order of the message.
@@ -169,16 +172,19 @@ impl Fold {
             }
             "reset-step" => {
                 let begin = self.step_begin();
+                self.leave_all();
                 self.cut(begin);
+                self.text.clear();
+                self.reasoning.clear();
                 self.inputs.clear();
             }
             "start" => {
+                self.merge_metadata(chunk)?;
                 if let Some(id) = chunk.text("messageId") {
                     self.head.insert("id".into(), id.into());
                 }
-                self.merge_metadata(chunk);
             }
-            "finish" | "message-metadata" => self.merge_metadata(chunk),
+            "finish" | "message-metadata" => self.merge_metadata(chunk)?,
             "source-url" => self.push(chunk, &[("sourceId", Type::Text), ("url", Type::Text), ("title", Type::Text)]),
             "source-document" => self.push(
                 chunk,
@@ -333,17 +339,27 @@ impl Fold {
         let mut new = part(chunk.kind());
         copy(&mut new, chunk, "id", Type::Text);
         new.insert("data".into(), data);
+        copy(&mut new, chunk, "transient", Type::Flag);
         self.parts.push(new);
     }
 
-    fn merge_metadata(&mut self, chunk: &Chunk) {
-        let Some(new) = typed(chunk, "messageMetadata", Type::Any) else { return };
+    fn merge_metadata(&mut self, chunk: &Chunk) -> Result<(), FoldError> {
+        let Some(new) = typed(chunk, "messageMetadata", Type::Any) else { return Ok(()) };
         match self.head.get_mut("metadata") {
-            Some(old) if !old.is_null() => merge(old, new),
+            Some(old) if !old.is_null() => {
+                let (base, over) = (places(old), places(new));
+                let mergeable = old.is_object() || old.is_array() || over.keys().all(|key| is_skipped(key));
+                if !mergeable {
+                    return Err(FoldError::Metadata(chunk.kind().into()));
+                }
+                *old = Value::Object(base);
+                merge(old, &Value::Object(over));
+            }
             _ => {
                 self.head.insert("metadata".into(), new.clone());
             }
         }
+        Ok(())
     }
 
     fn begin_attempt(&mut self, chunk: &Chunk) {
@@ -352,6 +368,7 @@ impl Fold {
         match self.attempt.take() {
             Some(same) if same.id == id && same.step == step => self.attempt = Some(same),
             Some(mut lost) if lost.step.is_some() && lost.step == step => {
+                self.leave_all();
                 let base = lost.base.min(self.parts.len());
                 let parts = self.parts.split_off(base);
                 self.cut(base);
@@ -406,12 +423,26 @@ pub(super) fn copy(part: &mut Map<String, Value>, chunk: &Chunk, key: &str, kind
     }
 }
 
+/// Metadata as the client's top-level merge sees it: a list or a string is an object with its places as keys, a number has none.
+fn places(value: &Value) -> Map<String, Value> {
+    let place = |(at, item): (usize, Value)| (at.to_string(), item);
+    match value {
+        Value::Object(map) => map.clone(),
+        Value::Array(items) => items.iter().cloned().enumerate().map(place).collect(),
+        Value::String(text) => {
+            let units = text.encode_utf16().map(|unit| String::from_utf16_lossy(&[unit]).into());
+            units.enumerate().map(place).collect()
+        }
+        _ => Map::new(),
+    }
+}
+
 /// Deep merge of objects; everything else is replaced. The client skips these three keys.
 fn merge(old: &mut Value, new: &Value) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             for (key, value) in new {
-                if matches!(key.as_str(), "__proto__" | "constructor" | "prototype") {
+                if is_skipped(key) {
                     continue;
                 }
                 match old.get_mut(key) {
@@ -424,6 +455,10 @@ fn merge(old: &mut Value, new: &Value) {
         }
         (old, new) => *old = new.clone(),
     }
+}
+
+fn is_skipped(key: &str) -> bool {
+    matches!(key, "__proto__" | "constructor" | "prototype")
 }
 
 #[cfg(test)]
