@@ -21,20 +21,18 @@ export function expected(message, sequence, version, applied, answered) {
   if (!message || message.parts.length === 0) return null
   const parts = message.parts.map((part, at) => {
     if (!isTool(part)) return part
-    const shown = part.state === 'input-streaming' ? begun(part, version, applied, answered?.parts[at]) : part
-    return settled(shown, sequence, version, applied, answered?.parts[at])
+    const own = answered?.parts[at]
+    return settled(begun(part, sequence, version, applied, own), sequence, version, applied, own)
   })
   return { ...message, parts }
 }
 
 const isTool = (part) => part.type === 'dynamic-tool' || part.type.startsWith('tool-')
 
-/** A part whose input streams; `answered` is the fold's. */
-function begun(given, version, applied, answered) {
+/** A part whose input streams or was streaming; `answered` is the fold's. */
+function begun(given, { chunks }, version, applied, answered) {
   const part = { ...given }
-  // 6.x cannot read a text that ends so, until its next character.
-  const unreadable = version.startsWith('6') && !('input' in part) && /\[\s*[^\s\]"[{0-9tfn]/.test(part.rawInput)
-  if (unreadable && answered && 'input' in answered) {
+  if (!('input' in part) && version.startsWith('6') && answered && 'input' in answered && textsOf(part.toolCallId, chunks).some(isMisread)) {
     part.input = answered.input
     applied('begin-of-a-list')
   }
@@ -44,6 +42,19 @@ function begun(given, version, applied, answered) {
     applied('half-a-pair')
   }
   return part
+}
+
+/** 6.x cannot read a text that ends so, until its next character. */
+const isMisread = (text) => /\[\s*[^\s\]"[{0-9tfn]/.test(text)
+
+/** The input texts of a call, each up to the next `tool-input-start`. */
+function textsOf(call, chunks) {
+  const texts = ['']
+  for (const chunk of chunks.filter((c) => c.toolCallId === call)) {
+    if (chunk.type === 'tool-input-start') texts.push('')
+    if (chunk.type === 'tool-input-delta') texts.push(texts.pop() + chunk.inputTextDelta)
+  }
+  return texts
 }
 
 const withoutHalves = (value) => {

@@ -150,7 +150,7 @@ fn tool_state_input_streaming() {
     ]);
     assert_eq!(
         parts(chunks),
-        json!([{"type": "dynamic-tool", "toolCallId": "c", "toolName": "x", "state": "input-streaming", "input": {"city": "Ber"}}])
+        json!([{"type": "dynamic-tool", "toolCallId": "c", "toolName": "x", "state": "input-streaming", "input": {"city": "Ber"}, "rawInput": "{\"city\": \"Ber"}])
     );
 }
 

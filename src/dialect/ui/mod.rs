@@ -1,6 +1,6 @@
 //! The AI SDK's UI message stream, protocol v1 (`spec/ai-sdk.md`). This file is the map of the room.
 //!
-//! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each.
+//! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each; `values` says what fits a key.
 //! * [`sanitise`]: a stored chunk as one client generation accepts it.
 //! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls,
 //!   [`partial_json`] reads an input that is still being streamed.
@@ -21,5 +21,6 @@ pub mod request;
 pub mod response;
 pub mod sanitise;
 mod tool;
+mod values;
 pub mod vocabulary;
 pub mod writer;
