@@ -3,15 +3,14 @@
 //! Where the reducer can produce a message that `validateUIMessages` of some version refuses (A.8), the fold produces
 //! the nearest one that all of them accept; `tool.rs` says where. `finish-step` forgets open parts, as clients up
 //! to 7.0.78 do: a stream that this fold accepts is accepted by every client.
-//!
-//! A step may be tried more than once. The parts of an attempt are those from its `step_start` on; when a later
-//! `step_start` names the same step they are set aside, and come back only if `step_committed` names their attempt.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::fold_attempts::Attempt;
+use super::metadata::{Unmergeable, merge_metadata};
 use super::tool::Input;
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::chunk::{Chunk, lifecycle};
@@ -28,19 +27,9 @@ pub struct Fold {
     reasoning: BTreeMap<String, usize>,
     /// Tool inputs that have begun to stream, by call id.
     pub(super) inputs: BTreeMap<String, Input>,
-    attempt: Option<Attempt>,
+    pub(super) attempt: Option<Attempt>,
     /// Ids of attempts that lost their step; what still arrives from them is no content.
-    superseded: Vec<String>,
-}
-
-/// The attempt that is being written, and what earlier attempts of its step left.
-#[derive(Clone, Debug)]
-struct Attempt {
-    id: String,
-    step: Option<u64>,
-    /// Number of parts before the attempt.
-    base: usize,
-    aside: Vec<(String, Vec<Map<String, Value>>)>,
+    pub(super) superseded: Vec<String>,
 }
 
 /// Why a client would refuse the chunk. The fold is as it was before.
@@ -347,56 +336,17 @@ impl Fold {
         let Some(new) = typed(chunk, "messageMetadata", Type::Any) else { return Ok(()) };
         match self.head.get_mut("metadata") {
             Some(old) if !old.is_null() => {
-                let (base, over) = (places(old), places(new));
-                let mergeable = old.is_object() || old.is_array() || over.keys().all(|key| is_skipped(key));
-                if !mergeable {
-                    return Err(FoldError::Metadata(chunk.kind().into()));
-                }
-                *old = Value::Object(base);
-                merge(old, &Value::Object(over));
+                merge_metadata(old, new).map_err(|Unmergeable| FoldError::Metadata(chunk.kind().into()))
             }
             _ => {
                 self.head.insert("metadata".into(), new.clone());
+                Ok(())
             }
-        }
-        Ok(())
-    }
-
-    fn begin_attempt(&mut self, chunk: &Chunk) {
-        let id = chunk.text("attemptId").unwrap_or_default().to_owned();
-        let step = chunk.get("step").and_then(Value::as_u64);
-        match self.attempt.take() {
-            Some(same) if same.id == id && same.step == step => self.attempt = Some(same),
-            Some(mut lost) if lost.step.is_some() && lost.step == step => {
-                self.leave_all();
-                let base = lost.base.min(self.parts.len());
-                let parts = self.parts.split_off(base);
-                self.cut(base);
-                self.superseded.push(lost.id.clone());
-                lost.aside.push((lost.id, parts));
-                self.attempt = Some(Attempt { id, step, base, aside: lost.aside });
-            }
-            _ => self.attempt = Some(Attempt { id, step, base: self.parts.len(), aside: Vec::new() }),
-        }
-    }
-
-    fn commit_attempt(&mut self, chunk: &Chunk) {
-        let Some(attempt) = self.attempt.take() else { return };
-        let named = chunk.text("committedAttemptId").unwrap_or_default();
-        if named == attempt.id {
-            return;
-        }
-        // An empty id, or one that never streamed in this step, changes nothing (`spec/helix.md` 1.8).
-        if let Some((winner, parts)) = attempt.aside.into_iter().find(|(id, _)| id == named) {
-            self.cut(attempt.base);
-            self.parts.extend(parts);
-            self.superseded.retain(|id| *id != winner);
-            self.superseded.push(attempt.id);
         }
     }
 
     /// Removes the parts from `base` on and everything that refers to them.
-    fn cut(&mut self, base: usize) {
+    pub(super) fn cut(&mut self, base: usize) {
         self.parts.truncate(base);
         self.text.retain(|_, at| *at < base);
         self.reasoning.retain(|_, at| *at < base);
@@ -421,44 +371,6 @@ pub(super) fn copy(part: &mut Map<String, Value>, chunk: &Chunk, key: &str, kind
     if let Some(value) = typed(chunk, key, kind) {
         part.insert(key.into(), value.clone());
     }
-}
-
-/// Metadata as the client's top-level merge sees it: a list or a string is an object with its places as keys, a number has none.
-fn places(value: &Value) -> Map<String, Value> {
-    let place = |(at, item): (usize, Value)| (at.to_string(), item);
-    match value {
-        Value::Object(map) => map.clone(),
-        Value::Array(items) => items.iter().cloned().enumerate().map(place).collect(),
-        Value::String(text) => {
-            let units = text.encode_utf16().map(|unit| String::from_utf16_lossy(&[unit]).into());
-            units.enumerate().map(place).collect()
-        }
-        _ => Map::new(),
-    }
-}
-
-/// Deep merge of objects; everything else is replaced. The client skips these three keys.
-fn merge(old: &mut Value, new: &Value) {
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => {
-            for (key, value) in new {
-                if is_skipped(key) {
-                    continue;
-                }
-                match old.get_mut(key) {
-                    Some(inner) if inner.is_object() && value.is_object() => merge(inner, value),
-                    _ => {
-                        old.insert(key.clone(), value.clone());
-                    }
-                }
-            }
-        }
-        (old, new) => *old = new.clone(),
-    }
-}
-
-fn is_skipped(key: &str) -> bool {
-    matches!(key, "__proto__" | "constructor" | "prototype")
 }
 
 #[cfg(test)]

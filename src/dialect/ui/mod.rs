@@ -2,7 +2,8 @@
 //!
 //! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each; `values` says what fits a key.
 //! * [`sanitise`]: a stored chunk as one client generation accepts it.
-//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls,
+//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls, `fold_attempts` the one for
+//!   attempts of a step, `metadata` the one for metadata,
 //!   [`partial_json`] reads an input that is still being streamed.
 //! * [`attempts`]: which attempts of a step a replay leaves out.
 //! * [`reopen`]: what a response must send first when it begins in the middle of a run.
@@ -14,7 +15,9 @@ pub mod attempts;
 mod calls;
 mod delta;
 pub mod fold;
+mod fold_attempts;
 pub mod message;
+mod metadata;
 pub mod partial_json;
 pub mod reopen;
 pub mod request;

@@ -70,9 +70,7 @@ fn is_place(value: &Value) -> bool {
 fn is_source(source: &Map<String, Value>) -> bool {
     let own = match source.get("sourceType").and_then(Value::as_str) {
         Some("url") => need(source, "url") && may(source, "title", Type::Text),
-        Some("document") => {
-            need(source, "mediaType") && need(source, "title") && may(source, "filename", Type::Text)
-        }
+        Some("document") => need(source, "mediaType") && need(source, "title") && may(source, "filename", Type::Text),
         _ => false,
     };
     own && source.get("type").and_then(Value::as_str) == Some("source")
@@ -112,7 +110,9 @@ mod tests {
     fn citations_name_a_source_and_a_place() {
         let url = json!({"type": "source", "sourceType": "url", "id": "s", "url": "u"});
         let document = json!({"type": "source", "sourceType": "document", "id": "s", "mediaType": "m", "title": "t"});
-        assert!(Type::Citations.fits(&json!([{"source": url, "startIndex": 0, "endIndex": 2.0}, {"source": document}])));
+        assert!(
+            Type::Citations.fits(&json!([{"source": url, "startIndex": 0, "endIndex": 2.0}, {"source": document}]))
+        );
         for bad in [json!([{}]), json!([{"source": {}}]), json!([{"source": url, "startIndex": -1}]), json!({})] {
             assert!(!Type::Citations.fits(&bad), "{bad}");
         }
