@@ -7,8 +7,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** The answers, in the order of the questions. */
 export async function ask(questions) {
-  const cargo = process.env.NATIVE_CARGO || 'cargo'
-  const child = spawn(cargo, ['run', '--locked', '--quiet', '--example', 'ui-lines'], { cwd: ROOT, stdio: ['pipe', 'pipe', 'inherit'] })
+  const child = spawn('cargo', ['run', '--locked', '--quiet', '--example', 'ui-lines'], { cwd: ROOT, stdio: ['pipe', 'pipe', 'inherit'] })
   const ended = new Promise((resolve, reject) => child.on('error', reject).on('close', resolve))
   child.stdin.on('error', () => {})
   child.stdin.end(questions.map((question) => `${JSON.stringify(question)}\n`).join(''))

@@ -44,7 +44,7 @@ function begun(given, { chunks }, version, applied, answered) {
   return part
 }
 
-/** 6.x cannot read a text that ends so, until its next character. */
+/** The newest 6.x cannot read a text that ends so, until its next character. */
 const isMisread = (text) => /\[\s*[^\s\]"[{0-9tfn]/.test(text)
 
 /** The input texts of a call, each up to the next `tool-input-start`. */
