@@ -159,12 +159,13 @@ class Generator {
     const { r, seven } = this
     const { title, ...keys } = this.callKeys()
     const call = this.calls.get(id)
+    const more = { preliminary: [0.3, () => r.chance(0.8)], dynamic: [0.1, () => true] }
     r.weighted([
-      [4, () => this.put('tool-output-available', { toolCallId: id, output: r.json(2) }, r.maybe({ ...keys, preliminary: [0.3, () => r.chance(0.8)], dynamic: [0.1, () => true] }))],
+      [4, () => this.put('tool-output-available', { toolCallId: id, output: r.json(2) }, r.maybe({ ...keys, ...more }))],
       [2, () => this.put('tool-output-error', { toolCallId: id, errorText: r.text() }, r.maybe(keys))],
       [1, () => this.put('tool-output-denied', { toolCallId: id })],
       [2, () => this.approval(id)],
-      [call.approval ? 4 * seven : 0, () => this.put('tool-approval-response', { approvalId: call.approval, approved: r.chance(0.6) }, r.maybe({ reason: [0.4, r.text], providerExecuted: [0.2, () => true], ...this.meta() }))],
+      [call.approval ? 4 * seven : 0, () => this.response(call.approval)],
     ])()
   }
 
@@ -175,6 +176,12 @@ class Generator {
     const keys = { signature: [0.2, r.text], approvalDescriptor: [0.2, () => r.record(1)] }
     const later = { inputSchemaInput: [0.2, () => r.record(1)], reason: [0.2, r.text], isAutomatic: [0.2, () => r.chance(0.5)] }
     this.put('tool-approval-request', { approvalId, toolCallId: id }, r.maybe(seven ? { ...keys, ...later } : keys))
+  }
+
+  response(approvalId) {
+    const { r } = this
+    const keys = { reason: [0.4, r.text], providerExecuted: [0.2, () => true], ...this.meta() }
+    this.put('tool-approval-response', { approvalId, approved: r.chance(0.6) }, r.maybe(keys))
   }
 
   /** A chunk that may refer to nothing. */

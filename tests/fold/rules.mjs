@@ -124,4 +124,14 @@ function approvalFor({ state, approval, toolCallId }) {
   }
 }
 
-export const RULES = ['finish-step-closes', 'input-of-an-earlier-run', 'begin-of-a-list', 'half-a-pair', 'left-over-keys', 'failed-input', 'raw-input', 'input-null', 'approval-fits-state']
+export const RULES = [
+  'finish-step-closes',
+  'input-of-an-earlier-run',
+  'begin-of-a-list',
+  'half-a-pair',
+  'left-over-keys',
+  'failed-input',
+  'raw-input',
+  'input-null',
+  'approval-fits-state',
+]
