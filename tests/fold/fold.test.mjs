@@ -14,6 +14,8 @@ const CASES = Number(process.env.FOLD_CASES || 3000)
 /** Always the same, so that a change is blamed for what it broke; `FOLD_SEED=random` looks further. */
 const SEED = process.env.FOLD_SEED === 'random' ? Date.now() % 2 ** 31 : Number(process.env.FOLD_SEED || 1)
 const VERSIONS = ['6-latest', '7-latest']
+/** Enough to ask what the sequences have in common. */
+const MANY = CASES >= 1000
 const used = new Set()
 
 for (const version of VERSIONS) {
@@ -22,10 +24,10 @@ for (const version of VERSIONS) {
     const major = Number(version[0])
     const sequences = Array.from({ length: CASES }, (_, at) => ({ seed: SEED + at, ...generate(SEED + at, major) }))
     await assertAccepted(version, sequences)
-    await assertEveryType(major, sequences)
+    if (MANY) await assertEveryType(major, sequences)
     const refusals = await compare(version, sequences)
     t.diagnostic(`${refusals} of them end at a chunk that the client refuses`)
-    assert.ok(refusals < CASES / 2, 'most sequences are valid')
+    if (MANY) assert.ok(refusals < CASES / 2, 'most sequences are valid')
   })
 
   test(`ai ${version}: kept cases`, async () => {
@@ -36,7 +38,7 @@ for (const version of VERSIONS) {
   })
 }
 
-test('every rule of difference is needed', { skip: CASES < 1000 }, () => {
+test('every rule of difference is needed', { skip: !MANY }, () => {
   assert.deepEqual(RULES.filter((rule) => !used.has(rule)), [])
 })
 
