@@ -1,8 +1,9 @@
 //! The AI SDK's UI message stream, protocol v1 (`spec/ai-sdk.md`). This file is the map of the room.
 //!
-//! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each.
+//! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each; `values` says what fits a key.
 //! * [`sanitise`]: a stored chunk as one client generation accepts it.
-//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls,
+//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls, `fold_attempts` the one for
+//!   attempts of a step, `metadata` the one for metadata,
 //!   [`partial_json`] reads an input that is still being streamed.
 //! * [`attempts`]: which attempts of a step a replay leaves out.
 //! * [`lens`]: what one response shows of the log; [`resync`] makes the events that tell a client to read again.
@@ -19,9 +20,11 @@ pub mod attempts;
 mod calls;
 mod delta;
 pub mod fold;
+mod fold_attempts;
 pub mod identity;
 pub mod lens;
 pub mod message;
+mod metadata;
 pub mod partial_json;
 pub mod reopen;
 pub mod replay;
@@ -34,5 +37,6 @@ mod testing;
 mod tool;
 pub mod tool_result;
 pub mod tool_submit;
+mod values;
 pub mod vocabulary;
 pub mod writer;
