@@ -91,7 +91,7 @@ fn replay(out: &mut Vec<Chunk>, at: usize, part: &Map<String, Value>) {
             push(out, carry(Chunk::new(kind), part, &keys));
         }
         _ if is_event(kind) => {}
-        _ if kind.starts_with("data-") => push(out, carry(Chunk::new(kind), part, &["id", "data"])),
+        _ if kind.starts_with("data-") => push(out, carry(Chunk::new(kind), part, &["id", "data", "transient"])),
         _ => {
             if let Some(name) = tool_of(part) {
                 call(out, part, name);
