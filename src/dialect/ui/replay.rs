@@ -145,10 +145,9 @@ fn call(out: &mut Vec<Chunk>, part: &Map<String, Value>, name: &str) {
     }
     match state {
         "input-streaming" => {
-            if let Some(mut input) = part.get("input").cloned() {
-                escape_keys(&mut input);
+            if let Some(text) = streamed(part) {
                 let delta = carry(Chunk::new("tool-input-delta"), part, &["toolCallId"]);
-                push(out, delta.with("inputTextDelta", input.to_string()));
+                push(out, delta.with("inputTextDelta", text));
             }
         }
         "approval-requested" => {
@@ -176,6 +175,20 @@ fn is_denied(part: &Map<String, Value>) -> bool {
 /// Adds a chunk as 6.0.0 accepts it; what it would refuse is left out.
 fn push(out: &mut Vec<Chunk>, chunk: Chunk) {
     out.extend(sanitise(chunk, Floor::default()).and_then(|map| Chunk::parse(Value::Object(map)).ok()));
+}
+
+/// What has come of an input that is still being streamed: its own text, unless clients would refuse a key in it.
+fn streamed(part: &Map<String, Value>) -> Option<String> {
+    let input = part.get("input");
+    let raw = part.get("rawInput").and_then(Value::as_str);
+    let mut escaped = input.cloned();
+    if let Some(escaped) = &mut escaped {
+        escape_keys(escaped);
+    }
+    match raw {
+        Some(raw) if escaped.as_ref() == input => Some(raw.to_owned()),
+        _ => escaped.map(|escaped| escaped.to_string()),
+    }
 }
 
 #[cfg(test)]
