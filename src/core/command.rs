@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::caller::Caller;
 use super::error::Code;
-use super::ids::{Cursor, MessageId, RunId, SequenceOutOfRange};
+use super::ids::{CheckpointId, Cursor, MessageId, RequestKey, RunId, SequenceOutOfRange};
 use super::log::Ticket;
 use super::record::Record;
 use super::run::{Fence, Vocabulary};
@@ -25,6 +25,9 @@ pub enum StartRefused {
     /// A run is running.
     #[error("run {0} is running")]
     AlreadyRunning(RunId),
+    /// The session is not what it was when this was decided.
+    #[error("the session has changed")]
+    Conflict,
     /// The log has no numbers left.
     #[error(transparent)]
     Full(#[from] SequenceOutOfRange),
@@ -59,6 +62,7 @@ impl StartRefused {
         match self {
             Self::NotFound(_) => Code::StateSessionNotFound,
             Self::AlreadyRunning(_) => Code::StateAlreadyRunning,
+            Self::Conflict => Code::StateRunStartConflict,
             Self::Full(_) => Code::FrameworkInternalError,
         }
     }
@@ -71,6 +75,73 @@ pub struct Input {
     pub id: MessageId,
     /// The UI message as JSON text.
     pub json: String,
+}
+
+/// What a run answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A new user message.
+    Send {
+        /// The message.
+        input: Input,
+        /// The message of the suspended run that this one supersedes, its calls abandoned, as JSON text.
+        abandoned: Option<String>,
+    },
+    /// The last answers to a suspended run's calls: the new run continues its message.
+    Results {
+        /// That message with the answers, as JSON text.
+        message: String,
+    },
+    /// A turn once more, or another message in the place of an old one.
+    Rewind {
+        /// Messages that stay, from the first.
+        keep: u32,
+        /// The message that takes the place of what is cut.
+        input: Option<Input>,
+        /// Why.
+        cause: RewindCause,
+    },
+}
+
+/// Why a conversation is cut back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RewindCause {
+    /// The turn is run again.
+    Retry,
+    /// The session goes back to a checkpoint, or to before an edited message.
+    Rollback,
+}
+
+/// The client's idempotency key of a send, and what it was sent with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyed {
+    /// The key.
+    pub key: RequestKey,
+    /// Hash of the message's content.
+    pub input_hash: String,
+}
+
+/// A cut that has just been decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewound {
+    /// The `truncate` checkpoint.
+    pub checkpoint: CheckpointId,
+    /// Messages at it.
+    pub message_count: u32,
+    /// Its place in the log.
+    pub from: Cursor,
+    /// Why.
+    pub cause: RewindCause,
+}
+
+/// What a run's first records are made from.
+pub struct Opening<'a> {
+    /// The run.
+    pub run: &'a RunId,
+    /// The message that it writes.
+    pub message_id: &'a MessageId,
+    /// The cut that its start has made.
+    pub rewound: Option<&'a Rewound>,
 }
 
 /// What a run is started with.
@@ -89,10 +160,12 @@ pub struct Start<'a> {
     pub vocabulary: Vocabulary,
     /// How long the producer may be silent.
     pub lease: Millis,
-    /// The message to answer.
-    pub input: Input,
-    /// The run's first records, given the id of the message that the response writes.
-    pub opening: &'a dyn Fn(&RunId, &MessageId) -> Vec<Record>,
+    /// The client's key, if it gave one.
+    pub key: Option<Keyed>,
+    /// What the run answers.
+    pub entry: Entry,
+    /// The run's first records.
+    pub opening: &'a dyn Fn(&Opening<'_>) -> Vec<Record>,
 }
 
 /// Writes that hold together or not at all, and the ticket that confirms them.
@@ -117,6 +190,8 @@ pub struct Started {
     pub message_id: MessageId,
     /// Cursor that precedes the run's first chunk.
     pub start: Cursor,
+    /// The run whose place it took, if that was running or suspended and is not continued.
+    pub superseded: Option<RunId>,
 }
 
 /// What a request to stop meets.
@@ -126,8 +201,8 @@ pub enum StopTarget {
     Idle,
     /// The request names a run that is not the current one.
     Stale,
-    /// This run is to be stopped.
-    Running(Fence),
+    /// This run, running or suspended, is to be stopped.
+    Live(Fence),
 }
 
 /// A dead run that has to be settled.

@@ -110,7 +110,7 @@ mod tests {
             error: None,
         };
         let mut view = View::default();
-        view.advance(Cursor::START, bytes, StreamStatus::Active, run);
+        view.advance(Cursor::START, bytes, StreamStatus::Active, [run]);
         view
     }
 

@@ -366,7 +366,7 @@ mod tests {
             assert_eq!(Reader::open(Scope::Run(RunId::new(id)), at(7), &view).next(&view), Next::Wait, "{id}");
         }
         let mut reader = Reader::open(Scope::Run(RunId::new("r2")), at(0), &view);
-        view.advance(at(9), 9, StreamStatus::Active, run("r2", RunStatus::Running, 7, None, None));
+        view.advance(at(9), 9, StreamStatus::Active, [run("r2", RunStatus::Running, 7, None, None)]);
         assert_eq!(reader.next(&view), Next::CaughtUp(at(5)));
         reader.announced();
         assert_eq!(steps(&mut reader, &view), [Next::Slice(at(7), at(9)), Next::Wait]);
@@ -386,8 +386,8 @@ mod tests {
         let mut view = running(5);
         let mut reader = Reader::open(Scope::Run(RunId::new("r")), at(2), &view);
         assert!(!reader.move_on(2, &view), "nobody has taken its place");
-        view.advance(at(5), 5, StreamStatus::Active, run("r", RunStatus::Superseded, 0, Some(5), None));
-        view.advance(at(9), 9, StreamStatus::Active, run("r2", RunStatus::Running, 5, None, None));
+        view.advance(at(5), 5, StreamStatus::Active, [run("r", RunStatus::Superseded, 0, Some(5), None)]);
+        view.advance(at(9), 9, StreamStatus::Active, [run("r2", RunStatus::Running, 5, None, None)]);
         let over = Next::End(Terminal::Superseded);
         assert_eq!(steps(&mut reader, &view), [Next::Slice(at(2), at(5)), Next::CaughtUp(at(5)), over]);
         assert!(reader.move_on(2, &view));

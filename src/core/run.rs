@@ -64,6 +64,8 @@ pub struct Fence {
 pub enum Outcome {
     /// The producer finished.
     Completed,
+    /// The run waits for answers to its calls.
+    Suspended,
     /// Somebody asked to stop.
     Interrupted,
     /// The producer failed, or died.
@@ -75,6 +77,7 @@ impl Outcome {
     pub fn status(self) -> RunStatus {
         match self {
             Self::Completed => RunStatus::Completed,
+            Self::Suspended => RunStatus::SuspendedClientTool,
             Self::Interrupted => RunStatus::Interrupted,
             Self::Failed(_) => RunStatus::Failed,
         }

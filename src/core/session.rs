@@ -6,8 +6,10 @@
 //! ```text
 //! absent ──start──▶ running ──finish(Completed | Interrupted | Failed)──▶ ended ──start──▶ running …
 //!                   running ──append──▶ running
+//!                   running ──finish(Suspended)──▶ suspended ──answer──▶ suspended ──start──▶ running …
 //! ```
 
+mod entry;
 mod keeping;
 mod records;
 
@@ -17,16 +19,15 @@ use serde::{Deserialize, Serialize};
 
 use super::block::{OPEN_LIMIT, OpenBlock, PARTS};
 use super::caller::Caller;
-use super::command::{Due, Effects, NotFound, Start, StartRefused, Started, StopTarget, WriteRefused};
-use super::ids::{CheckpointId, Cursor, MessageId};
+use super::command::{Due, Effects, NotFound, StopTarget, WriteRefused};
+use super::ids::{CheckpointId, Cursor};
 use super::log::{Log, Ticket};
 use super::record::Record;
 use super::retention::Policy;
-use super::run::{EntryKind, Fence, Outcome, RunStatus};
-use super::storage::{CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
+use super::run::{Fence, Outcome, RunStatus};
+use super::storage::{CheckpointKind, CheckpointRow, RunRow, SessionRow, Stored, Write};
 use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
-use records::chunks_of;
 
 /// Time between the alarms of a live run inside the object: outgoing traffic does not keep an object in memory.
 pub const KEEP_ALIVE: Millis = Millis::new(60_000);
@@ -50,7 +51,8 @@ struct Pending {
     head: Cursor,
     bytes: u64,
     status: StreamStatus,
-    run: RunView,
+    /// The run whose place the other one took, then the other one.
+    runs: Vec<RunView>,
 }
 
 /// One session in memory. Rebuilt from its rows at any time.
@@ -154,88 +156,6 @@ impl Session {
         self.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.message_count)
     }
 
-    /// Whether a send may start a run now; what [`Session::start`] checks.
-    ///
-    /// # Errors
-    /// [`StartRefused`].
-    pub fn may_start(&self, caller: &Caller) -> Result<(), StartRefused> {
-        if self.row.is_some() {
-            self.authorise(caller)?;
-        }
-        match &self.run {
-            Some(run) if run.status.is_live() => Err(StartRefused::AlreadyRunning(run.id.clone())),
-            _ => Ok(()),
-        }
-    }
-
-    /// Starts a run: its input, its claim, its first chunks and the commit that precedes them, in one transaction.
-    ///
-    /// # Errors
-    /// [`StartRefused`]; nothing has changed.
-    pub fn start(&mut self, start: Start<'_>) -> Result<Started, StartRefused> {
-        self.may_start(start.caller)?;
-        let salt = self.row.as_ref().map_or(start.salt, |row| &row.salt);
-        let index = self.message_count();
-        let message_index = index.saturating_add(1);
-        let message_id = MessageId::new(format!("msg_{salt}_{message_index}"));
-        let before = self.log.head();
-        let row = SessionRow {
-            owner: self.row.as_ref().map_or(start.caller.owner().map(str::to_owned), |row| row.owner.clone()),
-            salt: salt.to_owned(),
-            created: self.row.as_ref().map_or(start.now, |row| row.created),
-            floor: self.log.floor(),
-            run: Some(start.run.clone()),
-            status: StreamStatus::Active,
-        };
-        let run = RunRow {
-            turn: self.run.as_ref().map_or(1, |run| run.turn.saturating_add(1)),
-            id: start.run.clone(),
-            status: RunStatus::Running,
-            entry: EntryKind::Send,
-            request_key: None,
-            input_hash: None,
-            start: before,
-            end: None,
-            message_index,
-            message_id: message_id.clone(),
-            lease_until: start.now.after(start.lease),
-            epoch: 1,
-            attempts: 1,
-            vocabulary: start.vocabulary,
-            agent: start.agent.to_owned(),
-            started: start.now,
-            ended: None,
-            error: None,
-            retry_after_ms: None,
-        };
-        let input = MessageRow {
-            index,
-            id: start.input.id,
-            role: "user".to_owned(),
-            run: Some(start.run.clone()),
-            json: start.input.json,
-        };
-        let checkpoint = self.next_checkpoint(CheckpointKind::Entry, message_index, before, 0, &start.run, &row.salt);
-        let opening = (start.opening)(&start.run, &message_id);
-        let blocks = self.log.append(&start.run, chunks_of(&start.run, &opening).iter().map(|(c, s)| (*c, s)))?;
-
-        let mut writes = vec![
-            Write::Session(row.clone()),
-            Write::Run(run.clone()),
-            Write::Message(input),
-            Write::Checkpoint(checkpoint.clone()),
-        ];
-        writes.extend(blocks);
-        let fence = run.fence();
-        self.view.starts(run.id.clone());
-        self.row = Some(row);
-        self.run = Some(run);
-        self.orphaned = false;
-        self.checkpoint = Some(checkpoint);
-        let effects = self.effects(writes);
-        Ok(Started { effects, fence, message_id, start: before })
-    }
-
     /// Writes records of the run that holds the claim.
     ///
     /// # Errors
@@ -264,18 +184,52 @@ impl Session {
         let (status, error) = match outcome {
             Outcome::Failed(code) => (StreamStatus::Failed, Some(code)),
             Outcome::Completed | Outcome::Interrupted => (StreamStatus::Ended, None),
+            Outcome::Suspended => (StreamStatus::Paused, None),
         };
-        let run = RunRow { status: outcome.status(), end: Some(self.log.head()), ended: Some(now), error, ..run };
+        let ended = (outcome != Outcome::Suspended).then_some(now);
+        let run = RunRow { status: outcome.status(), end: Some(self.log.head()), ended, error, ..run };
         let row = SessionRow { status, ..row };
         writes.push(Write::Run(run.clone()));
         writes.push(Write::Session(row.clone()));
         self.run = Some(run);
         self.row = Some(row);
         self.orphaned = false;
+        if self.run.as_ref().is_some_and(|run| !run.status.is_live()) {
+            self.has_ended(now);
+        }
+        Ok(self.effects(writes))
+    }
+
+    /// Answers to some of a suspended run's calls, while others still wait: its message is replaced, and what readers of the whole
+    /// stream are told stands behind the run's end.
+    ///
+    /// # Errors
+    /// [`WriteRefused`]; nothing has changed.
+    pub fn answer(&mut self, fence: &Fence, records: &[Record]) -> Result<Effects, WriteRefused> {
+        let (run, row) = self.holder(fence)?;
+        if run.status != RunStatus::SuspendedClientTool {
+            return Err(WriteRefused::Ended);
+        }
+        let writes = self.write(&run, &row, records, None, Some(self.policy.max_bytes))?;
+        Ok(self.effects(writes))
+    }
+
+    /// The producer tries its step once more. Written at once: after a crash the row says that the log holds attempts that do not count.
+    ///
+    /// # Errors
+    /// [`WriteRefused`]; nothing has changed.
+    pub fn begin_attempt(&mut self, fence: &Fence) -> Result<Effects, WriteRefused> {
+        let (run, _) = self.holder(fence)?;
+        let run = RunRow { attempts: run.attempts.saturating_add(1), ..run };
+        self.run = Some(run.clone());
+        Ok(self.effects(vec![Write::Run(run)]))
+    }
+
+    /// Retention counts from the end of the oldest run whose chunks are kept.
+    fn has_ended(&mut self, now: UnixMillis) {
         if self.oldest.is_none() && self.log.head() > self.log.floor() {
             self.oldest = Some(now);
         }
-        Ok(self.effects(writes))
     }
 
     /// The producer's last word on when to try again, kept with the failure that follows. In memory only until then.
@@ -301,7 +255,7 @@ impl Session {
         self.authorise(caller)?;
         Ok(match (&self.run, named) {
             (Some(run), Some(named)) if run.id.as_str() != named => StopTarget::Stale,
-            (Some(run), _) if run.status == RunStatus::Running => StopTarget::Running(run.fence()),
+            (Some(run), _) if run.status.is_live() => StopTarget::Live(run.fence()),
             _ => StopTarget::Idle,
         })
     }
@@ -332,7 +286,7 @@ impl Session {
         while self.pending.front().is_some_and(|pending| pending.ticket <= ticket) {
             let Some(done) = self.pending.pop_front() else { break };
             self.log.confirmed(done.head);
-            self.view.advance(self.log.durable(), done.bytes, done.status, done.run);
+            self.view.advance(self.log.durable(), done.bytes, done.status, done.runs);
         }
     }
 
@@ -348,6 +302,11 @@ impl Session {
     }
 
     fn effects(&mut self, writes: Vec<Write>) -> Effects {
+        self.effects_of(writes, None)
+    }
+
+    /// As [`Session::effects`], when the current run took the place of another.
+    fn effects_of(&mut self, writes: Vec<Write>, ended: Option<&RunRow>) -> Effects {
         let ticket = Ticket::fresh();
         let chunks = self.log.head().get().saturating_sub(self.view.stored().get());
         if let (Some(row), Some(run)) = (&self.row, &self.run) {
@@ -358,7 +317,7 @@ impl Session {
                 head,
                 bytes: self.log.written_bytes(),
                 status: row.status,
-                run: RunView::of(run),
+                runs: ended.into_iter().chain([run]).map(RunView::of).collect(),
             });
         }
         Effects { writes, chunks, ticket }

@@ -127,16 +127,24 @@ impl View {
         self.starting.push(id);
     }
 
-    pub(super) fn advance(&mut self, durable: Cursor, bytes: u64, status: StreamStatus, run: RunView) {
+    pub(super) fn advance(
+        &mut self,
+        durable: Cursor,
+        bytes: u64,
+        status: StreamStatus,
+        runs: impl IntoIterator<Item = RunView>,
+    ) {
         self.durable = durable;
         self.durable_bytes = self.durable_bytes.max(bytes);
         self.status = Some(status);
-        self.starting.retain(|starting| *starting != run.id);
-        match self.runs.back_mut().filter(|last| last.id == run.id) {
-            Some(last) => *last = run,
-            None => self.runs.push_back(run),
+        for run in runs {
+            self.starting.retain(|starting| *starting != run.id);
+            match self.runs.back_mut().filter(|last| last.id == run.id) {
+                Some(last) => *last = run,
+                None => self.runs.push_back(run),
+            }
         }
-        if self.runs.len() > KEPT_RUNS {
+        while self.runs.len() > KEPT_RUNS {
             self.runs.pop_front();
         }
     }

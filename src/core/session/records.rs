@@ -57,7 +57,7 @@ impl Session {
         Ok(writes)
     }
 
-    pub(super) fn next_checkpoint(
+    fn next_checkpoint(
         &self,
         kind: CheckpointKind,
         message_count: u32,
@@ -66,17 +66,31 @@ impl Session {
         run: &RunId,
         salt: &str,
     ) -> CheckpointRow {
-        let ordinal = self.checkpoint.as_ref().map_or(1, |last| last.ordinal.saturating_add(1));
-        CheckpointRow {
-            ordinal,
-            id: CheckpointId::new(format!("cp_{salt}_{ordinal}")),
-            kind,
-            message_count,
-            sequence,
-            step_count,
-            state: self.checkpoint.as_ref().and_then(|last| last.state.clone()),
-            run: run.clone(),
-        }
+        let place = Place { kind, message_count, sequence, step_count };
+        checkpoint_after(self.checkpoint.as_ref(), place, run, salt)
+    }
+}
+
+/// What a checkpoint stands for and covers.
+pub(super) struct Place {
+    pub kind: CheckpointKind,
+    pub message_count: u32,
+    pub sequence: Cursor,
+    pub step_count: u32,
+}
+
+/// The checkpoint after `last`, whose state it carries on.
+pub(super) fn checkpoint_after(last: Option<&CheckpointRow>, place: Place, run: &RunId, salt: &str) -> CheckpointRow {
+    let ordinal = last.map_or(1, |last| last.ordinal.saturating_add(1));
+    CheckpointRow {
+        ordinal,
+        id: CheckpointId::new(format!("cp_{salt}_{ordinal}")),
+        kind: place.kind,
+        message_count: place.message_count,
+        sequence: place.sequence,
+        step_count: place.step_count,
+        state: last.and_then(|last| last.state.clone()),
+        run: run.clone(),
     }
 }
 

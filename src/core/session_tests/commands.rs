@@ -136,7 +136,7 @@ fn the_alarm_is_the_first_lease_then_every_keep_alive() {
 fn not_yours_is_not_there() {
     let (_, mut session, _) = started();
     for other in [Caller::Anonymous, Caller::Owner("you".into())] {
-        assert_eq!(session.may_start(&other), Err(StartRefused::NotFound(NotFound)));
+        assert_eq!(session.may_start(&other, &super::examples::send("u")), Err(StartRefused::NotFound(NotFound)));
         assert_eq!(session.stop_target(&other, None), Err(NotFound));
         assert_eq!(session.delete(&other), Err(NotFound));
     }

@@ -2,7 +2,7 @@
 
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Input, Start, StartRefused, Started};
+use crate::core::command::{Entry, Input, Start, StartRefused, Started};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
 use crate::core::record::{Commit, Record};
 use crate::core::retention::Policy;
@@ -43,6 +43,12 @@ pub fn row(status: StreamStatus) -> SessionRow {
     SessionRow { owner, salt: "salt".into(), created: NOW, floor: Cursor::START, run, status }
 }
 
+/// A new user message while nothing is suspended.
+pub fn send(id: &str) -> Entry {
+    let input = Input { id: MessageId::new(id), json: format!("{{\"id\":\"{id}\"}}") };
+    Entry::Send { input, abandoned: None }
+}
+
 pub fn start(session: &mut Session, run: &str, opening: &[Record]) -> Result<Started, StartRefused> {
     session.start(Start {
         now: NOW,
@@ -52,8 +58,9 @@ pub fn start(session: &mut Session, run: &str, opening: &[Record]) -> Result<Sta
         agent: "default",
         vocabulary: Vocabulary::Ui,
         lease: LEASE,
-        input: Input { id: MessageId::new(format!("u-{run}")), json: format!("{{\"id\":\"u-{run}\"}}") },
-        opening: &|_, _| opening.to_vec(),
+        key: None,
+        entry: send(&format!("u-{run}")),
+        opening: &|_| opening.to_vec(),
     })
 }
 

@@ -23,6 +23,7 @@ fn at(place: usize) -> Cursor {
 fn terminal(outcome: Outcome) -> Terminal {
     match outcome {
         Outcome::Completed => Terminal::Completed,
+        Outcome::Suspended => Terminal::Paused,
         Outcome::Interrupted => Terminal::Interrupted,
         Outcome::Failed(code) => Terminal::Failed(code),
     }

@@ -4,7 +4,7 @@ use super::model::{Facts, Item, Model};
 use super::readers::Following;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Due, Effects, Input, Start, StartRefused, StopTarget, WriteRefused};
+use crate::core::command::{Due, Effects, Entry, Input, Start, StartRefused, StopTarget, WriteRefused};
 use crate::core::error::Code;
 use crate::core::frame;
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
@@ -158,8 +158,12 @@ impl World {
             agent: "default",
             vocabulary: Vocabulary::Ui,
             lease: LEASE,
-            input: Input { id: MessageId::new(input.as_str()), json: input.clone() },
-            opening: &|_, _| opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect(),
+            key: None,
+            entry: Entry::Send {
+                input: Input { id: MessageId::new(input.as_str()), json: input.clone() },
+                abandoned: None,
+            },
+            opening: &|_| opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect(),
         });
         if let Some(run) = facts.running() {
             assert_eq!(started.unwrap_err(), StartRefused::AlreadyRunning(run.id.clone()));
@@ -238,7 +242,7 @@ impl World {
         let target = self.session.stop_target(&self.caller, None);
         match self.holder() {
             Some(fence) => {
-                assert_eq!(target, Ok(StopTarget::Running(fence.clone())));
+                assert_eq!(target, Ok(StopTarget::Live(fence.clone())));
                 self.write_items(&fence, &[], Some(Outcome::Interrupted));
             }
             None if self.model.latest().exists => assert_eq!(target, Ok(StopTarget::Idle)),
@@ -400,7 +404,7 @@ impl World {
     }
 
     pub fn may_not_be_started_by_others(&mut self) {
-        let refused = self.session.may_start(&Caller::Anonymous);
+        let refused = self.session.may_start(&Caller::Anonymous, &super::examples::send("u"));
         assert_eq!(matches!(refused, Err(StartRefused::NotFound(_))), self.model.latest().exists);
         let stranger = Fence { run: RunId::new("stranger"), epoch: 1 };
         assert_eq!(self.session.append(&stranger, &[]), Err(WriteRefused::Superseded));

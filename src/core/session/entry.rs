@@ -1,0 +1,185 @@
+//! How a run starts: what it answers, what it takes the place of, and the commit that precedes its first chunk.
+//!
+//! | entry | needs | the conversation | the run before it |
+//! |---|---|---|---|
+//! | [`Entry::Send`] | nothing running | grows by the message | superseded, if it was suspended |
+//! | [`Entry::Results`] | a suspended run | stays | completed: the new run continues its message |
+//! | [`Entry::Rewind`] | a session | is cut back, and may grow by a message | superseded, if it was live |
+
+use super::records::{Place, checkpoint_after, chunks_of};
+use super::{Session, StreamStatus};
+use crate::core::caller::Caller;
+use crate::core::command::{Entry, Opening, Rewound, Start, StartRefused, Started};
+use crate::core::ids::{Cursor, MessageId};
+use crate::core::run::{EntryKind, RunStatus};
+use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Write};
+use crate::core::time::UnixMillis;
+
+/// Where a run's message stands, and what the conversation becomes.
+struct Plan {
+    kind: EntryKind,
+    /// Messages that stay.
+    keep: u32,
+    /// Index of the message that the run writes.
+    message_index: u32,
+    message_id: MessageId,
+}
+
+impl Session {
+    /// Whether such a run may start now; what [`Session::start`] checks.
+    ///
+    /// # Errors
+    /// [`StartRefused`].
+    pub fn may_start(&self, caller: &Caller, entry: &Entry) -> Result<(), StartRefused> {
+        if self.row.is_some() {
+            self.authorise(caller)?;
+        }
+        let status = self.run.as_ref().map(|run| run.status);
+        let suspended = status == Some(RunStatus::SuspendedClientTool);
+        let fits = match (entry, &self.run) {
+            (Entry::Send { .. }, Some(run)) if run.status == RunStatus::Running => {
+                return Err(StartRefused::AlreadyRunning(run.id.clone()));
+            }
+            (Entry::Send { abandoned, .. }, _) => abandoned.is_some() == suspended,
+            (Entry::Results { .. }, _) => suspended,
+            (Entry::Rewind { keep, .. }, _) => self.row.is_some() && *keep <= self.message_count(),
+        };
+        if fits { Ok(()) } else { Err(StartRefused::Conflict) }
+    }
+
+    /// Starts a run: its input, its claim, its first chunks and the commit that precedes them, in one transaction.
+    ///
+    /// # Errors
+    /// [`StartRefused`]; nothing has changed.
+    pub fn start(&mut self, start: Start<'_>) -> Result<Started, StartRefused> {
+        self.may_start(start.caller, &start.entry)?;
+        let before = self.log.head();
+        let salt = self.row.as_ref().map_or(start.salt, |row| &row.salt).to_owned();
+        let plan = self.plan(&start.entry, &salt);
+        let row = SessionRow {
+            owner: self.row.as_ref().map_or(start.caller.owner().map(str::to_owned), |row| row.owner.clone()),
+            salt: salt.clone(),
+            created: self.row.as_ref().map_or(start.now, |row| row.created),
+            floor: self.log.floor(),
+            run: Some(start.run.clone()),
+            status: StreamStatus::Active,
+        };
+        let run = self.fresh_run(&start, &plan, before);
+        let ended =
+            self.run.as_ref().filter(|run| run.status.is_live()).map(|run| taken_over(run, &plan, before, start.now));
+
+        let mut writes = vec![Write::Session(row.clone())];
+        writes.extend(ended.clone().map(Write::Run));
+        writes.push(Write::Run(run.clone()));
+        let mut rewound = None;
+        let mut checkpoints: Vec<CheckpointRow> = Vec::new();
+        let point = |last: Option<&CheckpointRow>, kind, message_count| {
+            checkpoint_after(last, Place { kind, message_count, sequence: before, step_count: 0 }, &run.id, &salt)
+        };
+        if let Entry::Rewind { cause, .. } = &start.entry {
+            writes.push(Write::TruncateMessages(plan.keep));
+            let checkpoint = point(self.checkpoint.as_ref(), CheckpointKind::Truncate, plan.keep);
+            let id = checkpoint.id.clone();
+            rewound = Some(Rewound { checkpoint: id, message_count: plan.keep, from: before, cause: *cause });
+            checkpoints.push(checkpoint);
+        }
+        let (input, rewritten) = match start.entry {
+            Entry::Send { input, abandoned } => (Some(input), abandoned),
+            Entry::Results { message } => (None, Some(message)),
+            Entry::Rewind { input, .. } => (input, None),
+        };
+        if let (Some(json), Some(previous)) = (rewritten, &self.run) {
+            writes.push(Write::Message(MessageRow {
+                index: previous.message_index,
+                id: previous.message_id.clone(),
+                role: "assistant".to_owned(),
+                run: Some(if plan.kind == EntryKind::ToolResult { run.id.clone() } else { previous.id.clone() }),
+                json,
+            }));
+        }
+        let has_input = input.is_some();
+        if let Some(input) = input {
+            writes.push(Write::Message(MessageRow {
+                index: plan.keep,
+                id: input.id,
+                role: "user".to_owned(),
+                run: Some(run.id.clone()),
+                json: input.json,
+            }));
+        }
+        if has_input || rewound.is_none() {
+            let count = plan.keep.saturating_add(u32::from(has_input));
+            checkpoints.push(point(checkpoints.last().or(self.checkpoint.as_ref()), CheckpointKind::Entry, count));
+        }
+        let opening =
+            (start.opening)(&Opening { run: &run.id, message_id: &plan.message_id, rewound: rewound.as_ref() });
+        let blocks = self.log.append(&run.id, chunks_of(&run.id, &opening).iter().map(|(c, s)| (*c, s)))?;
+        writes.extend(checkpoints.iter().cloned().map(Write::Checkpoint));
+        writes.extend(blocks);
+
+        let fence = run.fence();
+        let superseded = ended.as_ref().filter(|run| run.status == RunStatus::Superseded).map(|run| run.id.clone());
+        self.view.starts(run.id.clone());
+        self.row = Some(row);
+        self.run = Some(run);
+        self.orphaned = false;
+        self.truncated = rewound.map(|rewound| rewound.checkpoint).or(self.truncated.take());
+        self.checkpoint = checkpoints.pop().or(self.checkpoint.take());
+        if let Some(ended) = &ended {
+            self.has_ended(ended.ended.unwrap_or(start.now));
+        }
+        let effects = self.effects_of(writes, ended.as_ref());
+        Ok(Started { effects, fence, message_id: plan.message_id, start: before, superseded })
+    }
+
+    fn plan(&self, entry: &Entry, salt: &str) -> Plan {
+        let fresh = |index: u32| MessageId::new(format!("msg_{salt}_{index}"));
+        match (entry, &self.run) {
+            (Entry::Results { .. }, Some(run)) => Plan {
+                kind: EntryKind::ToolResult,
+                keep: run.message_index.saturating_add(1),
+                message_index: run.message_index,
+                message_id: run.message_id.clone(),
+            },
+            (Entry::Rewind { keep, input, .. }, _) => {
+                let message_index = keep.saturating_add(u32::from(input.is_some()));
+                Plan { kind: EntryKind::Retry, keep: *keep, message_index, message_id: fresh(message_index) }
+            }
+            _ => {
+                let keep = self.message_count();
+                let message_index = keep.saturating_add(1);
+                Plan { kind: EntryKind::Send, keep, message_index, message_id: fresh(message_index) }
+            }
+        }
+    }
+
+    fn fresh_run(&self, start: &Start<'_>, plan: &Plan, before: Cursor) -> RunRow {
+        RunRow {
+            turn: self.run.as_ref().map_or(1, |run| run.turn.saturating_add(1)),
+            id: start.run.clone(),
+            status: RunStatus::Running,
+            entry: plan.kind,
+            request_key: start.key.as_ref().map(|keyed| keyed.key.as_str().to_owned()),
+            input_hash: start.key.as_ref().map(|keyed| keyed.input_hash.clone()),
+            start: before,
+            end: None,
+            message_index: plan.message_index,
+            message_id: plan.message_id.clone(),
+            lease_until: start.now.after(start.lease),
+            epoch: 1,
+            attempts: 1,
+            vocabulary: start.vocabulary,
+            agent: start.agent.to_owned(),
+            started: start.now,
+            ended: None,
+            error: None,
+            retry_after_ms: None,
+        }
+    }
+}
+
+/// The run whose place is taken, as it ends. One that is continued has done its part.
+fn taken_over(run: &RunRow, plan: &Plan, head: Cursor, now: UnixMillis) -> RunRow {
+    let status = if plan.kind == EntryKind::ToolResult { RunStatus::Completed } else { RunStatus::Superseded };
+    RunRow { status, end: Some(head), ended: Some(now), ..run.clone() }
+}
