@@ -56,6 +56,18 @@ pub enum WriteRefused {
     },
 }
 
+impl WriteRefused {
+    /// The code of the answer.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Superseded => Code::StateRunSuperseded,
+            Self::Ended => Code::StateRunEnded,
+            Self::NoRoom { .. } => Code::StateSessionFull,
+            Self::Full(_) => Code::FrameworkInternalError,
+        }
+    }
+}
+
 impl StartRefused {
     /// The code of the answer.
     pub fn code(&self) -> Code {

@@ -40,6 +40,10 @@ codes! {
     StateAlreadyRunning = "state_already_running", 409, true, "A reply is already running in this session";
     /// The session changed between plan and commit of a run start.
     StateRunStartConflict = "state_run_start_conflict", 409, false, "The run could not start";
+    /// A request key that was used for another message.
+    StateRequestKeyConflict = "state_request_key_conflict", 409, false, "This request key was used for another message";
+    /// A request key whose run ended before a later one began.
+    StateRequestAlreadyCompleted = "state_request_already_completed", 409, false, "The run of this request key has ended, and another one followed";
     /// A write of a run that no longer holds the session.
     StateRunSuperseded = "state_run_superseded", 409, false, "This run was superseded by another one";
     /// A write of a run that has already ended.

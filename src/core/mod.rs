@@ -14,6 +14,7 @@
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
 pub mod approval;
+pub mod attempt;
 pub mod batch;
 pub mod block;
 pub mod caller;

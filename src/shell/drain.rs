@@ -22,7 +22,7 @@ use crate::core::reader::{Eviction, Next, Terminal};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
 use crate::dialect::ui::lens::Lens;
-use crate::dialect::ui::response as chat;
+use crate::dialect::ui::response::{self as chat, OPENING_CHUNKS, Projected};
 use crate::dialect::wire;
 
 /// Bytes that a reader is given in one go.
@@ -38,6 +38,7 @@ struct Step {
     next: Next,
     hungry: bool,
     finish_sent: bool,
+    lens: Rc<Lens>,
     late: Option<Eviction>,
 }
 
@@ -47,13 +48,14 @@ struct Slice {
     through: Cursor,
     log_bytes: usize,
     finish: bool,
+    content: bool,
 }
 
 /// What one turn of the drain has at hand.
 struct Turn {
     now: UnixMillis,
     patience: Patience,
-    slices: HashMap<(Dialect, Cursor, Cursor), Slice>,
+    slices: HashMap<(Dialect, Rc<Lens>, Cursor, Cursor), Slice>,
     read_bytes: usize,
 }
 
@@ -145,6 +147,7 @@ impl Host {
                 }
                 self.give(id, &step, (after, until), turn)
             }
+            Next::End(Terminal::Superseded) if self.moves_on(id) => Stepped::Again,
             Next::End(terminal) => {
                 let last = last_words(step.dialect, terminal, step.finish_sent);
                 self.close_reader(id, Ending::Terminal(terminal));
@@ -160,12 +163,27 @@ impl Host {
         }
     }
 
+    /// A response whose run was superseded goes on with the run that took its place, if its client can.
+    fn moves_on(&self, id: u64) -> bool {
+        let moved = self.session(|session| {
+            self.readers.change(id, |open| {
+                let moved = open.may_move_on() && open.reader.move_on(OPENING_CHUNKS, session.view());
+                if moved {
+                    open.lens = Rc::new(Lens { aware: open.lens.aware, ..Lens::default() });
+                    open.finish_sent = false;
+                }
+                moved
+            })
+        });
+        matches!(moved, Ok(Some(true)))
+    }
+
     /// Gives a reader the slice between two cursors, or as much of it as is good for one go.
     fn give(&self, id: u64, step: &Step, (after, until): (Cursor, Cursor), turn: &mut Turn) -> Stepped {
-        let slice = match turn.slices.entry((step.dialect, after, until)) {
+        let slice = match turn.slices.entry((step.dialect, Rc::clone(&step.lens), after, until)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(_) if turn.read_bytes >= TURN_BYTES => return Stepped::Later,
-            Entry::Vacant(place) => match self.slice(step.dialect, after, until, &mut turn.read_bytes) {
+            Entry::Vacant(place) => match self.slice(step, after, until, &mut turn.read_bytes) {
                 Ok(slice) => place.insert(slice),
                 Err(error) => {
                     console_error!("session {}: {error}", self.log_name);
@@ -178,6 +196,7 @@ impl Host {
         self.readers.change(id, |open| {
             open.gave(turn.now, slice.through, slice.log_bytes, sent);
             open.finish_sent |= slice.finish;
+            open.content_sent |= slice.content;
         });
         self.count(|counters| {
             add(&mut counters.chunks_sent, slice.through.get().saturating_sub(after.get()));
@@ -199,6 +218,7 @@ impl Host {
                 next: open.reader.next(session.view()),
                 hungry: open.body.is_hungry(),
                 finish_sent: open.finish_sent,
+                lens: Rc::clone(&open.lens),
                 late: turn.and_then(|turn| {
                     let held = open.is_held_to_log();
                     open.pace.verdict(turn.now, session.view(), held, &turn.patience)
@@ -210,7 +230,7 @@ impl Host {
     /// The chunks after `after`, up to `until` or a good deal fewer, in a dialect's bytes. What came from rows is added to `read_bytes`.
     fn slice(
         &self,
-        dialect: Dialect,
+        step: &Step,
         after: Cursor,
         until: Cursor,
         read_bytes: &mut usize,
@@ -224,17 +244,17 @@ impl Host {
             }
         };
         let log_bytes = batch.bytes.len();
-        let (bytes, finish) = match dialect {
-            Dialect::Wire => (batch.bytes, false),
+        let (bytes, projected) = match step.dialect {
+            Dialect::Wire => (batch.bytes, Projected::default()),
             Dialect::Chat => {
                 let mut out = Vec::with_capacity(batch.bytes.len());
-                let projected = chat::project_stored(&batch.bytes, self.config.floor, &Lens::default(), &mut out)
+                let projected = chat::project_stored(&batch.bytes, self.config.floor, &step.lens, &mut out)
                     .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
-                (out, projected.finish)
+                (out, projected)
             }
         };
         let bytes = (!bytes.is_empty()).then(|| Uint8Array::from(bytes.as_slice()));
-        Ok(Slice { bytes, through: batch.through, log_bytes, finish })
+        Ok(Slice { bytes, through: batch.through, log_bytes, finish: projected.finish, content: projected.content })
     }
 
     /// A batch from the rows, cut at both cursors.

@@ -18,9 +18,10 @@ use worker::{Env, console_error};
 use super::bindings::{ObjectStorage, error_text};
 use super::clock::{now, sleep};
 use super::config::Config;
-use super::production::Production;
+use super::production::{HeldRun, Production};
 use super::readers::Readers;
 use super::sql::ObjectConnection;
+use super::stored::KnownAttempts;
 use crate::core::command::Effects;
 use crate::core::counters::{Counters, add};
 use crate::core::digest;
@@ -62,6 +63,10 @@ pub struct Host {
     pub readers: Readers,
     /// The producer that lives in this object, if one does.
     pub production: RefCell<Option<Production>>,
+    /// A run whose first chunk a test holds back.
+    pub held_run: RefCell<Option<HeldRun>>,
+    /// What is known of a run's attempts.
+    pub attempts: RefCell<KnownAttempts>,
     object: ObjectStorage,
     session: RefCell<Option<Session>>,
     /// Rises whenever the memory is thrown away: a ticket of an older memory confirms nothing.
@@ -89,6 +94,8 @@ impl Host {
             storage: SqlStorage::new(ObjectConnection::new(object.clone())),
             readers: Readers::default(),
             production: RefCell::new(None),
+            held_run: RefCell::default(),
+            attempts: RefCell::default(),
             object,
             session: RefCell::new(None),
             generation: Cell::new(0),

@@ -2,7 +2,8 @@
 //!
 //! * [`worker`]: the Worker; finds the session and passes the request on. [`object`]: the Durable Object; catches panics.
 //! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call, a file a kind.
-//! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
+//! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it;
+//!   [`settling`]: how it ends. [`stored`]: its chunks, read from the rows.
 //! * [`readers`]: open responses; [`drain`] feeds them, [`watch`] looks after them, [`body`] is the stream. [`journal`]: log lines and counters.
 //! * [`keeping`]: retention, the size limit, the end of an idle session.
 //! * [`follower`]: another session's stream, followed from here.
@@ -28,6 +29,8 @@ mod production;
 mod readers;
 mod request;
 mod seams;
+mod settling;
 mod sql;
+mod stored;
 mod watch;
 mod worker;

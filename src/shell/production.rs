@@ -1,11 +1,12 @@
-//! The producer that lives in this object: its start, its flushes and its end.
+//! The producer that lives in this object: its start and its flushes. How it ends: [`super::settling`].
 
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
 use futures::future::{AbortHandle, Abortable};
-use web_sys::AbortController;
+use serde_json::Value;
+use web_sys::{AbortController, AbortSignal};
 use worker::{console_error, console_log};
 
 use super::clock::{now, random_text, sleep};
@@ -14,34 +15,31 @@ use super::producers;
 use crate::core::batch::{Batcher, Flush};
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Due, Input, Start, StartRefused, Started, WriteRefused};
-use crate::core::counters::add;
-use crate::core::error::{Code, Failure};
-use crate::core::frame;
-use crate::core::ids::{Cursor, MessageId, RunId};
+use crate::core::command::{Entry, Keyed, Opening, RewindCause, Start, StartRefused, Started, WriteRefused};
+use crate::core::error::Code;
+use crate::core::ids::{Cursor, RunId};
 use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, Vocabulary};
-use crate::core::session::KEEP_ALIVE;
-use crate::core::storage::{Storage, StorageError};
-use crate::core::time::{Millis, UnixMillis};
+use crate::core::time::UnixMillis;
+use crate::dialect::ui::resync::{Reason, Resync};
 use crate::dialect::ui::vocabulary::ends_call;
 use crate::dialect::ui::writer::RunWriter;
 use crate::model::ui_route::request::Forwarded;
 
 /// A live producer and what it has not flushed yet.
 pub struct Production {
-    fence: Fence,
-    writer: RunWriter,
-    batcher: Batcher,
+    pub(super) fence: Fence,
+    pub(super) writer: RunWriter,
+    pub(super) batcher: Batcher,
     timer: Option<UnixMillis>,
-    upstream: AbortController,
+    pub(super) upstream: AbortController,
     watch: AbortHandle,
-    lapsed: bool,
+    pub(super) lapsed: bool,
 }
 
 impl Production {
-    /// The lease has lapsed: whatever ends the run now, silence was the cause.
-    fn lapse(&mut self) -> AbortController {
+    /// The lease has lapsed: whatever ends the attempt now, silence was the cause.
+    pub(super) fn lapse(&mut self) -> AbortController {
         self.lapsed = true;
         self.upstream.clone()
     }
@@ -53,6 +51,37 @@ impl Drop for Production {
     }
 }
 
+/// A message that a run continues, and what is told of it.
+pub struct Continued {
+    /// The message with the answers in it.
+    pub message: Value,
+    /// The chunks that say what the answers are.
+    pub answers: Vec<Chunk>,
+}
+
+/// What a run is launched with.
+pub struct Launch<'a> {
+    pub agent: &'a str,
+    /// What the request hands on to a chat route.
+    pub forwarded: Option<Forwarded>,
+    pub key: Option<Keyed>,
+    pub entry: Entry,
+    pub continued: Option<Continued>,
+    /// The tools and the failures of calls that the run's start has abandoned.
+    pub abandoned: Vec<(String, Chunk)>,
+    /// The run waits for a test's word before its first chunk.
+    pub held: bool,
+}
+
+/// A run whose first chunk a test holds back.
+pub struct HeldRun {
+    fence: Fence,
+    opening: Vec<Record>,
+    agent: String,
+    forwarded: Option<Forwarded>,
+    signal: AbortSignal,
+}
+
 /// Why a run did not start.
 pub enum NotStarted {
     Refused(StartRefused),
@@ -60,22 +89,17 @@ pub enum NotStarted {
 }
 
 impl Host {
-    /// Starts a run that answers `input`, with this agent and what the request hands on to it.
-    pub fn start_run(
-        self: &Rc<Self>,
-        caller: &Caller,
-        agent: &str,
-        input: Input,
-        forwarded: Option<Forwarded>,
-    ) -> Result<(RunId, Cursor), NotStarted> {
-        let writer = RefCell::new(None);
-        let opening = |run: &RunId, message_id: &MessageId| {
-            let mut fresh = RunWriter::new(run.clone(), message_id.clone());
-            let records = fresh.open();
-            if let Ok(mut slot) = writer.try_borrow_mut() {
-                *slot = Some(fresh);
+    /// Starts a run.
+    pub fn start_run(self: &Rc<Self>, caller: &Caller, launch: Launch<'_>) -> Result<(RunId, Cursor), NotStarted> {
+        let Launch { agent, forwarded, key, entry, continued, abandoned, held } = launch;
+        let made: RefCell<Option<(RunWriter, Vec<Record>)>> = RefCell::new(None);
+        let opening = |opening: &Opening<'_>| {
+            let (writer, records) = open(opening, agent, continued.as_ref(), &abandoned);
+            let first = if held { Vec::new() } else { records.clone() };
+            if let Ok(mut slot) = made.try_borrow_mut() {
+                *slot = Some((writer, records));
             }
-            records
+            first
         };
         let start = Start {
             now: now(),
@@ -85,15 +109,21 @@ impl Host {
             agent,
             vocabulary: Vocabulary::Ui,
             lease: self.config.settings.lease,
-            input,
+            key,
+            entry,
             opening: &opening,
         };
-        let Started { effects, fence, start, .. } =
+        let Started { effects, fence, start, superseded, .. } =
             self.session(|session| session.start(start)).map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
+        // Of the run that was taken over nothing is written any more, and its model call ends.
+        self.abandon();
         self.arm_next();
         self.persist(effects).map_err(NotStarted::Host)?;
+        if let Some(superseded) = superseded {
+            console_log!("session {} run {}: superseded by {}", self.log_name, superseded, fence.run);
+        }
         let run = fence.run.clone();
-        if let (Some(writer), Ok(upstream)) = (writer.into_inner(), AbortController::new()) {
+        if let (Some((writer, records)), Ok(upstream)) = (made.into_inner(), AbortController::new()) {
             let (watch, watched) = AbortHandle::new_pair();
             let signal = upstream.signal();
             let production = Production {
@@ -112,13 +142,39 @@ impl Host {
             self.spawn(async move {
                 let _ = Abortable::new(host.watch_lease(), watched).await;
             });
-            producers::spawn(self, fence, agent, forwarded, signal);
+            if held {
+                let held = HeldRun { fence, opening: records, agent: agent.to_owned(), forwarded, signal };
+                if let Ok(mut slot) = self.held_run.try_borrow_mut() {
+                    *slot = Some(held);
+                }
+            } else {
+                self.go(fence, agent, forwarded, signal);
+            }
         }
         Ok((run, start))
     }
 
+    /// Lets the producer speak, unless its run waits for the client's answers already.
+    fn go(self: &Rc<Self>, fence: Fence, agent: &str, forwarded: Option<Forwarded>, signal: AbortSignal) {
+        if self.waits_for_client(&fence) {
+            let _ = self.conclude(&fence, Outcome::Completed);
+        } else {
+            producers::spawn(self, fence, agent, forwarded, signal);
+        }
+    }
+
+    /// A test's word: the run that it held goes on.
+    pub fn release(self: &Rc<Self>) -> bool {
+        let held = self.held_run.try_borrow_mut().ok().and_then(|mut slot| slot.take());
+        let Some(HeldRun { fence, opening, agent, forwarded, signal }) = held else { return false };
+        self.flush(&fence, &opening);
+        self.go(fence, &agent, forwarded, signal);
+        true
+    }
+
     /// The producer has more. `false` when its run is no longer this one's to write.
     pub fn produce(self: &Rc<Self>, fence: &Fence, chunks: Vec<Chunk>) -> bool {
+        let restarts = chunks.iter().any(|chunk| chunk.kind() == "reset-step");
         let mine = self.with_production(fence, |production| {
             if chunks.iter().any(|chunk| ends_call(chunk.kind())) {
                 production.batcher.hurry();
@@ -132,7 +188,11 @@ impl Host {
             return false;
         }
         self.renew(fence);
-        self.pump_soon();
+        if restarts {
+            self.begin_attempt(fence);
+        } else {
+            self.pump_soon();
+        }
         true
     }
 
@@ -145,76 +205,6 @@ impl Host {
     /// The producer is alive.
     pub fn renew(&self, fence: &Fence) {
         let _ = self.session(|session| session.renew(now(), fence));
-    }
-
-    /// The producer has failed. The words go to the log only.
-    pub fn fail(self: &Rc<Self>, fence: &Fence, failure: &Failure) {
-        if let Some(lapsed) = self.with_production(fence, |production| production.lapsed) {
-            let failure = if lapsed {
-                Failure::new(Code::ProviderTimeout, format!("silent for longer than the lease ({failure})"))
-            } else {
-                failure.clone()
-            };
-            console_error!("session {} run {}: {failure}", self.log_name, fence.run);
-            let _ = self.session(|session| session.advise_retry(fence, failure.retry_after_ms));
-            let _ = self.conclude(fence, Outcome::Failed(failure.code));
-        }
-    }
-
-    /// Ends a live run, keeping what its producer has said. The first to call wins.
-    pub fn conclude(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
-        let Some(mut production) = self.take_production(fence) else { return self.bury(fence, outcome) };
-        let mut records = production.batcher.take(now());
-        records.extend(match outcome {
-            Outcome::Completed => production.writer.complete(),
-            Outcome::Interrupted => production.writer.stop(),
-            Outcome::Failed(_) => production.writer.fail(),
-        });
-        if outcome != Outcome::Completed {
-            production.upstream.abort();
-        }
-        drop(production);
-        let finished = self.finish(fence, outcome, &records);
-        if let Err(error) = &finished {
-            console_error!("session {} run {}: {error}", self.log_name, fence.run);
-            self.settle_or_come_back();
-        }
-        finished
-    }
-
-    /// As [`Host::settle`], but a producer that is merely silent may first say whether its answer was complete: some model APIs keep the
-    /// connection open after the last word.
-    pub async fn settle_or_hear(self: &Rc<Self>) -> Result<(), HostError> {
-        if let Some(Due::Lapsed(fence)) = self.session(|session| session.due(now()))?
-            && let Some(upstream) = self.with_production(&fence, |production| production.lapse())
-        {
-            upstream.abort();
-            sleep(LAST_WORD).await;
-        }
-        self.settle()
-    }
-
-    /// Settles a run that a failed write has cut; when that fails too, nobody is left waiting and the alarm tries again.
-    fn settle_or_come_back(self: &Rc<Self>) {
-        if self.settle().is_err() {
-            self.evict_all();
-            self.arm(Some(now().after(KEEP_ALIVE)));
-        }
-    }
-
-    /// Settles a dead run, if there is one.
-    pub fn settle(self: &Rc<Self>) -> Result<(), HostError> {
-        match self.session(|session| session.due(now()))? {
-            None => Ok(()),
-            Some(Due::Lapsed(fence)) if self.with_production(&fence, |_| ()).is_some() => {
-                self.fail(&fence, &Failure::new(Code::ProviderTimeout, "silent for longer than the lease"));
-                Ok(())
-            }
-            Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => {
-                self.count(|counters| add(&mut counters.reaped, 1));
-                self.bury(&fence, Outcome::Failed(Code::ProducerLost))
-            }
-        }
     }
 
     /// Takes the in-object producer away without ending its run: its session is being deleted.
@@ -263,7 +253,7 @@ impl Host {
         }
     }
 
-    fn flush(self: &Rc<Self>, fence: &Fence, records: &[Record]) {
+    pub(super) fn flush(self: &Rc<Self>, fence: &Fence, records: &[Record]) {
         let write = || match self.write_with_room(|session| session.append(fence, records))? {
             Ok(effects) => self.persist(effects).map(|()| true),
             Err(WriteRefused::NoRoom { .. }) => {
@@ -290,105 +280,51 @@ impl Host {
         }
     }
 
-    fn finish(self: &Rc<Self>, fence: &Fence, outcome: Outcome, records: &[Record]) -> Result<(), HostError> {
-        match self.write_with_room(|session| session.finish(now(), fence, outcome, records))? {
-            Ok(effects) => {
-                self.persist(effects)?;
-                self.log_settled(fence);
-                self.arm_next();
-                Ok(())
-            }
-            Err(WriteRefused::NoRoom { .. }) => self.bury(fence, Outcome::Failed(Code::StateSessionFull)),
-            Err(refused) => {
-                console_log!("session {} run {}: {refused}", self.log_name, fence.run);
-                Ok(())
-            }
-        }
-    }
-
-    /// Ends a run that has no producer in this object, from the chunks that it stored.
-    fn bury(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
-        let place = self.session(|session| session.run().map(|run| (run.start, run.message_id.clone())))?;
-        let Some((start, message_id)) = place else { return Ok(()) };
-        // Rows that cannot be read must not keep the run alive: it is then settled with what was committed.
-        let mut writer = RunWriter::new(fence.run.clone(), message_id);
-        let mut kept = 0_u64;
-        let read = self.each_stored(start, None, &mut |stored| {
-            writer.replay(&stored.chunk);
-            kept = kept.saturating_add(1);
-        });
-        if let Err(error) = read {
-            console_error!("session {} run {}: {error}", self.log_name, fence.run);
-        }
-        let records = writer.fail();
-        console_log!("session {} run {}: its producer is gone, {kept} chunks kept", self.log_name, fence.run);
-        self.finish(fence, outcome, &records)
-    }
-
-    /// Reads chunks from the rows: after `cursor`, and up to `through`.
-    pub fn stored_chunks(&self, cursor: Cursor, through: Cursor) -> Result<Vec<frame::Stored>, HostError> {
-        let mut chunks = Vec::new();
-        self.each_stored(cursor, Some(through), &mut |stored| chunks.push(stored))?;
-        Ok(chunks)
-    }
-
-    /// Visits stored chunks, a page of blocks at a time, so that a run of any length fits: after `cursor`, and up to `through` when it
-    /// is given.
-    pub fn each_stored(
-        &self,
-        cursor: Cursor,
-        through: Option<Cursor>,
-        visit: &mut dyn FnMut(frame::Stored),
-    ) -> Result<(), HostError> {
-        let mut at = cursor;
-        while through.is_none_or(|through| at < through) {
-            let blocks = self.storage.blocks(at, PAGE_BYTES)?;
-            let Some(last) = blocks.last().map(|block| block.last.cursor()) else { break };
-            for block in blocks {
-                for stored in frame::split(&block.bytes) {
-                    let stored =
-                        stored.and_then(frame::decode_one).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
-                    let beyond = through.is_some_and(|through| through.lacks(stored.sequence));
-                    if at.lacks(stored.sequence) && !beyond {
-                        visit(stored);
-                    }
-                }
-            }
-            at = last;
-        }
-        Ok(())
-    }
-
-    async fn watch_lease(self: Rc<Self>) {
-        loop {
-            let until =
-                self.session(|session| session.run().filter(|run| run.status.is_live()).map(|run| run.lease_until));
-            let left = match until {
-                Ok(None) => return,
-                Ok(Some(until)) => until.since(now()),
-                Err(_) => LAST_WORD,
-            };
-            if left > Millis::default() {
-                sleep(left).await;
-            } else if self.settle_or_hear().await.is_err() {
-                sleep(LAST_WORD).await;
-            }
-        }
-    }
-
-    fn with_production<T>(&self, fence: &Fence, act: impl FnOnce(&mut Production) -> T) -> Option<T> {
+    pub(super) fn with_production<T>(&self, fence: &Fence, act: impl FnOnce(&mut Production) -> T) -> Option<T> {
         let mut slot = self.production.try_borrow_mut().ok()?;
         slot.as_mut().filter(|production| production.fence == *fence).map(act)
     }
 
-    fn take_production(&self, fence: &Fence) -> Option<Production> {
+    pub(super) fn take_production(&self, fence: &Fence) -> Option<Production> {
         self.with_production(fence, |_| ())?;
         self.production.try_borrow_mut().ok()?.take()
     }
 }
 
-/// How long a silent producer may take to close its books.
-const LAST_WORD: Millis = Millis::new(20);
-
-/// Bytes of blocks that are read in one go.
-const PAGE_BYTES: usize = 512 * 1024;
+/// The run's writer and its first records.
+fn open(
+    opening: &Opening<'_>,
+    agent: &str,
+    continued: Option<&Continued>,
+    abandoned: &[(String, Chunk)],
+) -> (RunWriter, Vec<Record>) {
+    let run = opening.run.clone();
+    let writer = match continued {
+        Some(continued) => RunWriter::continuing(run, continued.message.clone()),
+        None => RunWriter::new(run, opening.message_id.clone()),
+    };
+    let mut writer = writer.named(agent);
+    let mut records = writer.open();
+    if let Some(rewound) = opening.rewound {
+        let resync = Resync {
+            checkpoint: rewound.checkpoint.clone(),
+            step_count: 0,
+            message_count: u64::from(rewound.message_count),
+            from: rewound.from,
+            reason: match rewound.cause {
+                RewindCause::Retry => Reason::Retry,
+                RewindCause::Rollback => Reason::Rollback,
+            },
+            run: Some(opening.run.clone()),
+            truncated: Some(rewound.checkpoint.clone()),
+        };
+        records.extend(writer.announce(resync.chunk()));
+    }
+    for (tool, failure) in abandoned {
+        records.extend(writer.answer_earlier(tool, failure.clone()));
+    }
+    for answer in continued.into_iter().flat_map(|continued| &continued.answers) {
+        records.extend(writer.inherit(answer.clone()));
+    }
+    (writer, records)
+}

@@ -13,10 +13,12 @@ use super::body::{self, Body};
 use super::clock::now;
 use super::host::{Host, HostError};
 use crate::core::counters::add;
-use crate::core::ids::Cursor;
+use crate::core::ids::{Cursor, RunId};
 use crate::core::pace::Pace;
 use crate::core::reader::{Eviction, Reader, Scope, Terminal};
 use crate::core::time::UnixMillis;
+use crate::dialect::ui::attempts::Attempts;
+use crate::dialect::ui::lens::Lens;
 use crate::dialect::wire;
 
 /// The language of a response.
@@ -43,7 +45,12 @@ pub struct Open {
     pub pace: Pace,
     pub dialect: Dialect,
     pub body: Body,
+    /// What a chat response shows of the log.
+    pub lens: Rc<Lens>,
+    /// Whether the run's `finish` was sent.
     pub finish_sent: bool,
+    /// Whether content was sent, which a stock client would show twice.
+    pub content_sent: bool,
     /// When it was last given a byte.
     pub written: UnixMillis,
     /// When its wait for a run ends, if it waits.
@@ -64,10 +71,28 @@ impl Open {
         self.written = now;
     }
 
+    /// Whether it can go on with another run than it began with: its client understands that, or has not seen anything yet.
+    pub fn may_move_on(&self) -> bool {
+        self.lens.aware || !self.content_sent
+    }
+
     /// Whether it must keep the log's pace.
     pub fn is_held_to_log(&self) -> bool {
         self.dialect == Dialect::Wire && self.reader.is_live()
     }
+}
+
+/// What a response begins with.
+pub struct Opening<'a> {
+    pub dialect: Dialect,
+    pub reader: Reader,
+    pub lens: Lens,
+    /// Sent at once.
+    pub prefix: &'a [u8],
+    /// Whether the prefix holds the run's `finish`.
+    pub finish_sent: bool,
+    /// Whether the prefix holds content.
+    pub content_sent: bool,
 }
 
 /// How a response ended, for its log line.
@@ -146,15 +171,13 @@ impl Readers {
 }
 
 impl Host {
-    /// Opens the response of a reader. `prefix` is sent at once; `finish_sent` when it holds the run's `finish`.
+    /// Opens the response of a reader.
     pub fn open_reader(
         self: &Rc<Self>,
         signal: Option<AbortSignal>,
-        dialect: Dialect,
-        reader: Reader,
-        prefix: &[u8],
-        finish_sent: bool,
+        opening: Opening<'_>,
     ) -> Result<ReadableStream, ReaderError> {
+        let Opening { dialect, reader, lens, prefix, finish_sent, content_sent } = opening;
         let id = self.readers.next.get();
         self.readers.next.set(id.wrapping_add(1));
         let left_already = signal.as_ref().is_some_and(AbortSignal::aborted);
@@ -185,7 +208,9 @@ impl Host {
             pace,
             dialect,
             body,
+            lens: Rc::new(lens),
             finish_sent,
+            content_sent,
             written: now,
             parked_until: parked.then(|| now.after(self.config.settings.live_wait)),
             from,
@@ -263,6 +288,33 @@ impl Host {
                 pen.close();
             }
             Dialect::Chat => pen.break_off(),
+        }
+    }
+
+    /// The attempts of a run are not what they were: its responses leave out what does not count any more. A stock one that has sent
+    /// some of it breaks, because its client would show it twice (DESIGN.md invariant 12).
+    pub fn readers_learn(&self, run: &RunId, attempts: &Attempts) {
+        let follows = |open: &Open| open.dialect == Dialect::Chat && *open.reader.scope() == Scope::Run(run.clone());
+        let followers = self.readers.each(|id, open| follows(open).then_some(id));
+        for id in followers {
+            let told = self.readers.change(id, |open| {
+                let mut lens = Lens::clone(&open.lens);
+                let taken_back = lens.follow(attempts, open.reader.cursor());
+                open.lens = Rc::new(lens);
+                taken_back && !open.lens.aware
+            });
+            if told == Some(true) {
+                self.break_reader(id, Ending::Terminal(Terminal::Superseded));
+            }
+        }
+    }
+
+    /// Breaks a response's body.
+    pub fn break_reader(&self, id: u64, ending: Ending) {
+        let pen = self.readers.look(id, |open| open.body.pen());
+        self.close_reader(id, ending);
+        if let Some(pen) = pen {
+            pen.break_off();
         }
     }
 

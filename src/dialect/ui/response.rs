@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::attempts::is_content;
 use super::delta::{self, Delta};
 use super::lens::Lens;
 use super::sanitise::sanitise;
@@ -13,6 +14,9 @@ use crate::core::chunk::Chunk;
 use crate::core::error::Code;
 use crate::core::frame::{self, BadFrame, Stored};
 use crate::core::ids::Sequence;
+
+/// Chunks with which every run is opened: `run_started` and `start`.
+pub const OPENING_CHUNKS: u64 = 2;
 
 /// Ends the response; after it the body is closed.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -43,6 +47,8 @@ pub struct Projected {
     pub frames: usize,
     /// Whether one of them was the run's `finish`.
     pub finish: bool,
+    /// Whether one of them was content, which must not be shown twice.
+    pub content: bool,
 }
 
 /// Appends one frame. The sequence goes on the last frame of a stored chunk only; synthesised frames have none.
@@ -76,7 +82,10 @@ pub fn project(
 ) -> Projected {
     let mut written = Projected::default();
     for (sequence, chunk) in frames {
-        let Some(map) = lens.show(chunk).and_then(|chunk| sanitise(chunk, floor)) else { continue };
+        let Some(chunk) = lens.show(chunk) else { continue };
+        let content = is_content(&chunk);
+        let Some(map) = sanitise(chunk, floor) else { continue };
+        written.content |= content;
         event(Some(sequence), &map, out);
         written.frames = written.frames.saturating_add(1);
         written.finish |= map.get("type").and_then(Value::as_str) == Some("finish");
@@ -96,6 +105,7 @@ pub fn project_stored(bytes: &[u8], floor: Floor, lens: &Lens, out: &mut Vec<u8>
             if attempt.is_some_and(|attempt| lens.superseded.contains(attempt)) {
                 continue;
             }
+            written.content = true;
             for piece in [&b"id: "[..], sequence, b"\ndata: ", chunk, b"}\n\n"] {
                 out.extend_from_slice(piece);
             }
@@ -105,6 +115,7 @@ pub fn project_stored(bytes: &[u8], floor: Floor, lens: &Lens, out: &mut Vec<u8>
             let one = project(std::iter::once((sequence, chunk)), floor, lens, out);
             written.frames = written.frames.saturating_add(one.frames);
             written.finish |= one.finish;
+            written.content |= one.content;
         }
     }
     Ok(written)
@@ -164,7 +175,7 @@ mod tests {
         ];
         let mut out = Vec::new();
         let written = project(slice.into_iter(), Floor::default(), &Lens::default(), &mut out);
-        assert_eq!(written, Projected { frames: 2, finish: true });
+        assert_eq!(written, Projected { frames: 2, finish: true, content: false });
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "id: 2\ndata: {\"type\":\"start\",\"messageId\":\"m\"}\n\nid: 3\ndata: {\"type\":\"finish\"}\n\n"

@@ -130,6 +130,19 @@ pub fn answers_of_message(sent: &Value, stored: &Value, executor: Executor) -> R
     Ok(answers)
 }
 
+/// Whether a stored reply has a call of this id.
+pub fn has_call(message: &Value, id: &str) -> bool {
+    find(message, id).is_some()
+}
+
+/// Whether a client's copy answers a call that was given up when another message took the place of the answer.
+pub fn is_late(sent: &Value, stored: &Value) -> bool {
+    calls(sent).any(|part| {
+        let given_up = find(stored, call_of(part)).and_then(|stored| stored.get("errorText")) == Some(&ABANDONED.into());
+        given_up && is_answered(part) && part.get("errorText") != Some(&ABANDONED.into())
+    })
+}
+
 /// The stored reply with the answers in it, as the client that gave them shows it: a denial is an `approval-responded` until the
 /// continuation says `tool-output-denied`.
 pub fn apply(message: Value, answers: &[Answer]) -> Value {

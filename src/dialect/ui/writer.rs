@@ -16,6 +16,7 @@ use super::fold::{Fold, OpenPart};
 use super::resync::is_event;
 use super::tool::{call_of, state_of};
 use super::vocabulary::{Type, flag, shape, typed};
+use crate::core::approval::approval_id;
 use crate::core::chunk::{Chunk, STAMP_KEYS, is_too_deep, lifecycle};
 use crate::core::ids::{AttemptId, MessageId, RunId};
 use crate::core::record::{Commit, Record};
@@ -140,6 +141,10 @@ impl RunWriter {
             "start" | "message-metadata" => self.metadata(&mut out, &chunk),
             "start-step" => self.start_step(&mut out),
             "finish-step" => self.finish_step(&mut out),
+            "tool-approval-request" if chunk.get("signature").is_none() => {
+                let id = approval_id(&self.run, chunk.text("toolCallId").unwrap_or_default());
+                self.content(&mut out, chunk.with("approvalId", id));
+            }
             "reset-step" if self.step_is_empty() => {}
             "reset-step" => out = self.restart_step(),
             "finish" => self.finish = Some(chunk),

@@ -1,31 +1,51 @@
-//! Responses that follow what is there: resume by cursor, and the stock reconnect.
+//! Responses that follow what is there: resume by cursor or behind a replayed prefix, the stock reconnect, and a run from its start.
 
 use std::rc::Rc;
 
+use futures::FutureExt;
+use futures::future::select;
+use serde_json::Value;
 use web_sys::Request;
+use worker::Response;
 
-use super::refusals::{absent, unopened, unreadable};
+use super::refusals::{absent, history_unread, not_live, resume_unknown, unopened, unreadable};
 use super::{Answer, cursor_of};
 use crate::core::caller::Caller;
+use crate::core::chunk::Chunk;
 use crate::core::error::Code;
-use crate::core::ids::{Cursor, MessageId, RunId};
+use crate::core::ids::{Cursor, MessageId};
 use crate::core::reader::{Reader, Scope};
-use crate::core::run::RunStatus;
+use crate::core::run::{EntryKind, RunStatus};
+use crate::core::storage::{RunRow, Storage};
 use crate::dialect::ui::fold::Fold;
+use crate::dialect::ui::lens::{Lens, begun};
 use crate::dialect::ui::reopen::reopen;
-use crate::dialect::ui::response::{OPENING, synthesise};
+use crate::dialect::ui::replay::{owned_calls, prefix};
+use crate::dialect::ui::response::{OPENING, OPENING_CHUNKS, synthesise};
 use crate::shell::answer;
-use crate::shell::host::Host;
-use crate::shell::readers::Dialect;
-use crate::shell::request::header;
+use crate::shell::clock::{now, sleep};
+use crate::shell::host::{Host, HostError};
+use crate::shell::readers::{Dialect, Opening};
+use crate::shell::request::{Leaving, header, is_aware};
 
-/// Chunks that a run is opened with: `run_started` and `start`.
-const OPENING_CHUNKS: u64 = 2;
+/// A chat response, once it is known where it begins and what it says first.
+struct Begin {
+    run: RunRow,
+    cursor: Cursor,
+    /// Synthesised chunks.
+    opening: Vec<Chunk>,
+    lens: Lens,
+    /// Whether the opening holds content.
+    content: bool,
+}
 
 impl Host {
-    /// Resume by cursor: the current or last run, from the client's cursor or its start, never an older turn.
+    /// `GET /api/chat/:s`: the current or last run, from the client's cursor or its start, never an older turn.
     pub(super) async fn attach(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
         let asked = cursor_of(header(request, "x-resume-from-sequence").or_else(|| header(request, "last-event-id")))?;
+        let own_id = header(request, "x-existing-message-id").filter(|id| !id.is_empty());
+        let replays = header(request, "x-helix-replay-prefix").is_some_and(|flag| flag == "1");
+        self.wait_for_first_chunk(caller, request).await?;
         let found = self.session(|session| {
             session.authorise(caller)?;
             Ok((session.run().cloned(), session.log().head(), session.view().floor()))
@@ -38,23 +58,124 @@ impl Host {
         if run.status == RunStatus::Failed {
             return Err(self.stream_failed(&run));
         }
-        if asked.unwrap_or(run.start).max(run.start) < floor {
-            return Err(self.below_floor(floor));
+        if let (true, Some(id)) = (replays, &own_id) {
+            return self.behind_prefix(request, run, id).await;
         }
         let from = asked.unwrap_or(run.start).max(run.start);
-        let own_id = header(request, "x-existing-message-id").filter(|id| !id.is_empty()).map(MessageId::new);
-        if from == run.start && own_id.is_none() {
-            return self.chat_reader(request, run.id, from, OPENING, false);
+        if asked.is_none_or(|asked| asked <= run.start) && own_id.is_none() {
+            return self.whole_run(request, &run);
+        }
+        if from < floor {
+            return Err(self.below_floor(floor));
         }
         self.settled_writes().await.map_err(|error| unreadable(&error))?;
-        let opened = Cursor::new(run.start.get().saturating_add(OPENING_CHUNKS)).unwrap_or(from);
-        let through = from.max(opened).min(head);
-        let mut fold = Fold::new(&own_id.unwrap_or(run.message_id));
+        let begin = self.at_cursor(request, run, from, own_id.as_deref()).map_err(|error| unreadable(&error))?;
+        self.respond(request, begin)
+    }
+
+    /// The stock reconnect: the live run's whole response, or 204.
+    pub(super) async fn reconnect(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+        self.wait_for_first_chunk(caller, request).await?;
+        let live = self.session(|session| {
+            session.authorise(caller).ok()?;
+            session.run().filter(|run| run.status.is_live()).cloned()
+        });
+        match live.map_err(|error| unreadable(&error))? {
+            Some(run) => self.whole_run(request, &run),
+            None => Ok(answer::nothing()),
+        }
+    }
+
+    /// A run's whole response: what it continues, then all that it has written and writes.
+    pub(super) fn whole_run(self: &Rc<Self>, request: &Request, run: &RunRow) -> Answer {
+        if run.entry != EntryKind::ToolResult {
+            let floor = self.session(|session| session.view().floor()).map_err(|error| unreadable(&error))?;
+            if run.start < floor {
+                return Err(self.below_floor(floor));
+            }
+            return self.first_response(request, run, None);
+        }
+        // Its message was begun by an earlier run, whose chunks may be gone: the committed parts are told, not replayed.
+        let begin = self.behind_commit(request, run.clone(), false).map_err(|error| unreadable(&error))?;
+        match begin {
+            Some(begin) => self.respond(request, begin),
+            None => Err(resume_unknown()),
+        }
+    }
+
+    /// A run from its first chunk, for the client that started it; it holds the message that the run continues, if there is one.
+    pub(super) fn first_response(self: &Rc<Self>, request: &Request, run: &RunRow, held: Option<&Value>) -> Answer {
+        let mut lens = self.lens(request, run).map_err(|error| unreadable(&error))?;
+        lens.owned = held.map(owned_calls).unwrap_or_default();
+        let begin = Begin { run: run.clone(), cursor: run.start, opening: Vec::new(), lens, content: false };
+        self.respond(request, begin)
+    }
+
+    /// The committed parts of the message that the client has put away, then the tail behind that commit (C-1, `spec/helix.md` 5.5).
+    async fn behind_prefix(self: &Rc<Self>, request: &Request, run: RunRow, id: &str) -> Answer {
+        self.settled_writes().await.map_err(|error| history_unread(&error))?;
+        if run.message_id.as_str() != id {
+            return Err(resume_unknown());
+        }
+        let is_live = run.status.is_live();
+        match self.behind_commit(request, run.clone(), true).map_err(|error| history_unread(&error))? {
+            Some(begin) => self.respond(request, begin),
+            // Nothing of it is committed yet.
+            None if is_live => {
+                let message = serde_json::json!({ "id": id, "role": "assistant", "parts": [] });
+                let cursor = behind_opening(&run);
+                let lens = self.lens(request, &run).map_err(|error| history_unread(&error))?;
+                self.respond(request, Begin { run, cursor, opening: prefix(&message, true), lens, content: false })
+            }
+            None => Err(resume_unknown()),
+        }
+    }
+
+    /// The committed parts of a run's message and the tail behind them; `None` when nothing of it is committed.
+    fn behind_commit(&self, request: &Request, run: RunRow, marked: bool) -> Result<Option<Begin>, HostError> {
+        let place = self.session(|session| session.checkpoint().map(|last| (last.message_count, last.sequence)))?;
+        let Some((_, sequence)) = place.filter(|(count, _)| run.message_index < *count) else { return Ok(None) };
+        let message = self.stored_message(run.message_index)?;
+        let mut opening = prefix(&message, marked);
+        let cursor = sequence.max(behind_opening(&run));
+        if let Some(finish) = self.finish_before(&run, cursor)? {
+            opening.push(finish);
+        }
+        let mut lens = self.lens(request, &run)?;
+        lens.owned = owned_calls(&message);
+        Ok(Some(Begin { run, cursor, opening, lens, content: true }))
+    }
+
+    /// The `finish` of a run, when it stands before the cursor.
+    fn finish_before(&self, run: &RunRow, cursor: Cursor) -> Result<Option<Chunk>, HostError> {
+        let Some(end) = run.end.filter(|end| cursor >= *end) else { return Ok(None) };
+        let floor = self.session(|session| session.view().floor())?;
+        let from = Cursor::new(end.get().saturating_sub(1)).unwrap_or(end);
+        if from < floor {
+            return Ok(None);
+        }
+        let last = self.stored_chunks(from, end)?.pop();
+        Ok(last.map(|stored| stored.chunk).filter(|chunk| chunk.kind() == "finish"))
+    }
+
+    /// The rest of a run behind a cursor, with the parts that are open there opened again.
+    fn at_cursor(
+        &self,
+        request: &Request,
+        run: RunRow,
+        from: Cursor,
+        own_id: Option<&str>,
+    ) -> Result<Begin, HostError> {
+        let head = self.session(|session| session.log().head())?;
+        let through = from.max(behind_opening(&run)).min(head);
+        let attempts = self.attempts(&run)?;
+        let mut fold = Fold::new(&own_id.map_or_else(|| run.message_id.clone(), MessageId::new));
         // Only one `start` counts, and this response brings its own: it begins behind the stored one.
-        let mut begin = from;
+        let mut cursor = from;
         let mut finish = None;
-        let read = self.each_stored(run.start, Some(through), &mut |stored| match stored.chunk.kind() {
-            "start" => begin = begin.max(stored.sequence.cursor()),
+        self.each_stored(run.start, Some(through), &mut |stored| match stored.chunk.kind() {
+            _ if attempts.superseded().leaves_out(&stored.chunk) => {}
+            "start" => cursor = cursor.max(stored.sequence.cursor()),
             kind => {
                 let is_finish = kind == "finish";
                 // A chunk that does not fold is not on the chat surface either.
@@ -63,41 +184,78 @@ impl Host {
                     finish = Some(stored.chunk);
                 }
             }
-        });
-        read.map_err(|error| unreadable(&error))?;
-        let mut prefix = OPENING.to_vec();
-        let finished = finish.is_some();
-        for chunk in reopen(&fold).into_iter().chain(finish) {
-            synthesise(chunk, self.config.floor, &mut prefix);
+        })?;
+        let mut opening = reopen(&fold);
+        let mut lens = self.lens_at(request, &run, from)?;
+        lens.owned = begun(&opening);
+        if let Some(id) = own_id {
+            lens.owned.extend(self.calls_of(id)?);
         }
-        self.chat_reader(request, run.id, begin, &prefix, finished)
+        opening.extend(finish);
+        Ok(Begin { run, cursor, opening, lens, content: true })
     }
 
-    /// The stock reconnect: the live run's whole response, or 204.
-    pub(super) fn reconnect(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
-        let live = self.session(|session| {
-            session.authorise(caller).ok()?;
-            session.run().filter(|run| run.status.is_live()).map(|run| (run.id.clone(), run.start))
-        });
-        match live.map_err(|error| unreadable(&error))? {
-            Some((run, start)) => self.chat_reader(request, run, start, OPENING, false),
-            None => Ok(answer::nothing()),
-        }
+    /// The calls of a committed message.
+    fn calls_of(&self, id: &str) -> Result<std::collections::BTreeSet<String>, HostError> {
+        let count = self.session(|session| session.message_count())?;
+        let Some(row) = self.storage.message(id, count)? else { return Ok(Default::default()) };
+        Ok(owned_calls(&self.stored_message(row.index)?))
     }
 
-    /// Opens a chat response; `finished` when its prefix has carried the run's `finish` already.
-    pub(super) fn chat_reader(
-        self: &Rc<Self>,
-        request: &Request,
-        run: RunId,
-        cursor: Cursor,
-        prefix: &[u8],
-        finished: bool,
-    ) -> Answer {
-        let reader = self.session(|session| Reader::open(Scope::Run(run), cursor, session.view()));
+    /// What a response shows of a run whose client has nothing of it.
+    fn lens(&self, request: &Request, run: &RunRow) -> Result<Lens, HostError> {
+        self.lens_at(request, run, Cursor::START)
+    }
+
+    fn lens_at(&self, request: &Request, run: &RunRow, cursor: Cursor) -> Result<Lens, HostError> {
+        let mut lens = Lens { aware: is_aware(request), ..Lens::default() };
+        lens.follow(&*self.attempts(run)?, cursor);
+        Ok(lens)
+    }
+
+    fn respond(self: &Rc<Self>, request: &Request, begin: Begin) -> Answer {
+        let Begin { run, cursor, opening, lens, content } = begin;
+        let reader = self.session(|session| Reader::open(Scope::Run(run.id), cursor, session.view()));
         let reader = reader.map_err(|error| unreadable(&error))?;
-        let dialect = Dialect::Chat;
-        let stream = self.open_reader(request.signal().into(), dialect, reader, prefix, finished);
+        let mut first = OPENING.to_vec();
+        let finish_sent = opening.last().is_some_and(|chunk| chunk.kind() == "finish");
+        for chunk in opening {
+            synthesise(chunk, self.config.floor, &mut first);
+        }
+        let opening =
+            Opening { dialect: Dialect::Chat, reader, lens, prefix: &first, finish_sent, content_sent: content };
+        let stream = self.open_reader(request.signal().into(), opening);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
     }
+
+    /// The run-start window (`spec/helix.md` 1.5): a run that is committed and has no chunk yet is waited for, on the log's own wake-ups.
+    async fn wait_for_first_chunk(self: &Rc<Self>, caller: &Caller, request: &Request) -> Result<(), Response> {
+        let deadline = now().after(self.config.settings.live_wait);
+        let mut leaving = None;
+        loop {
+            let waits = self.session(|session| {
+                session.authorise(caller).is_ok()
+                    && session.run().is_some_and(|run| run.status == RunStatus::Running && session.log().head() <= run.start)
+            });
+            if !waits.map_err(|error| unreadable(&error))? {
+                return Ok(());
+            }
+            let left = deadline.since(now());
+            if left.get() == 0 {
+                return Err(not_live());
+            }
+            let leaving = leaving.get_or_insert_with(|| Leaving::of(request));
+            let moved = self.moved().map(|_| ());
+            let timer = sleep(left);
+            let left = Box::pin(leaving.left());
+            if let futures::future::Either::Right(_) = select(select(moved, timer).map(|_| ()), left).await {
+                return Err(answer::gone());
+            }
+        }
+    }
+}
+
+/// Behind the chunks that every run is opened with.
+fn behind_opening(run: &RunRow) -> Cursor {
+    Cursor::new(run.start.get().saturating_add(OPENING_CHUNKS)).unwrap_or(run.start)
 }

@@ -7,19 +7,38 @@ use web_sys::Request;
 use worker::Response;
 
 use super::Answer;
-use super::refusals::{encode, facts, unread, unreadable};
+use super::refusals::{committed, encode, facts, not_resumable, unread, unreadable};
 use crate::core::caller::Caller;
-use crate::core::command::{Input, StartRefused};
+use crate::core::command::{Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
 use crate::core::error::Code;
-use crate::core::ids::MessageId;
-use crate::core::storage::Storage;
+use crate::core::ids::{MessageId, RequestKey};
+use crate::core::run::RunStatus;
+use crate::core::storage::{MessagePlace, RunRow, Storage, StorageError};
+use crate::dialect::ui::identity::{Place, Standing, content_hash, regenerate_keeps, standing};
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
-use crate::dialect::ui::response::OPENING;
+use crate::dialect::ui::tool_result::{ABANDONED, abandon, pending};
+use crate::core::approval::Executor;
+use crate::core::chunk::Chunk;
+use crate::model::ui_route::request::Asked;
 use crate::shell::answer;
 use crate::shell::entry::Entry;
-use crate::shell::host::Host;
-use crate::shell::production::NotStarted;
-use crate::shell::request::body;
+use crate::shell::host::{Host, HostError};
+use crate::shell::production::{Continued, Launch, NotStarted};
+use crate::shell::request::{body, header};
+
+/// What a request to start a run has decided so far.
+pub(super) struct Plan {
+    pub entry: RunEntry,
+    pub key: Option<Keyed>,
+    pub continued: Option<Continued>,
+    pub abandoned: Vec<(String, Chunk)>,
+}
+
+impl Plan {
+    pub(super) fn of(entry: RunEntry) -> Self {
+        Self { entry, key: None, continued: None, abandoned: Vec::new() }
+    }
+}
 
 impl Host {
     pub(super) async fn send(self: &Rc<Self>, caller: &Caller, request: &Request, query: &str) -> Answer {
@@ -27,63 +46,209 @@ impl Host {
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
         let parsed = ChatBody::parse(&bytes)
             .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        let key = request_key(request)?;
         let kind = classify(&parsed);
         let entry = self.entry(request, query, parsed)?;
         match kind {
-            EntryKind::Send { message, .. } => self.start(caller, entry, &message).await,
-            // A reply that failed before its message was stored is asked for again as a send.
-            EntryKind::Regenerate { last_user: Some(message), .. } if !self.knows(caller, &message)? => {
-                self.start(caller, entry, &message).await
+            EntryKind::Send { message, replaces } => {
+                self.send_message(caller, entry, &message, replaces.as_deref(), key).await
             }
-            EntryKind::Regenerate { .. } => Err(answer::explained(
-                Code::StateNotResumable,
-                "The reply to this message is stored; send a new message",
-                facts(json!({ "cause": "regenerate_unavailable", "retryable": false })),
-            )),
-            EntryKind::ToolResults(_) | EntryKind::Attach => self.attach(caller, request).await,
+            EntryKind::Regenerate { message_id, last_user } => {
+                let places = self.places(caller)?;
+                let sent = last_user.as_ref().and_then(|message| message.get("id")).and_then(Value::as_str);
+                let is_stored = sent.is_none_or(|id| places.iter().any(|place| place.id.as_str() == id));
+                match last_user {
+                    // A reply that failed before its message was stored is asked for again as a send.
+                    Some(message) if !is_stored => self.send_message(caller, entry, &message, None, key).await,
+                    _ => self.regenerate(caller, entry, message_id.as_deref(), sent, &places),
+                }
+            }
+            EntryKind::ToolResults(message) => self.results_of_message(caller, entry, &message).await,
+            EntryKind::Attach => self.attach(caller, request).await,
         }
     }
 
-    async fn start(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, message: &Value) -> Answer {
-        let request = entry.request;
-        if self.knows(caller, message)? {
-            return self.attach(caller, request).await;
+    async fn send_message(
+        self: &Rc<Self>,
+        caller: &Caller,
+        entry: Entry<'_>,
+        message: &Value,
+        replaces: Option<&str>,
+        key: Option<RequestKey>,
+    ) -> Answer {
+        let places = self.places(caller)?;
+        let keyed = key.map(|key| Keyed { key, input_hash: content_hash(message) });
+        if let Some(keyed) = &keyed
+            && let Some(run) = self.storage.run_of_key(&keyed.key).map_err(|error| unreadable(&error.into()))?
+        {
+            return self.repeated(entry.request, &run, keyed);
         }
-        let (agent, forwarded) = self.enter(entry)?;
-        let input = Input {
-            id: MessageId::new(message.get("id").and_then(Value::as_str).unwrap_or_default()),
-            json: message.to_string(),
-        };
-        let (run, cursor) = self.start_run(caller, agent, input, forwarded).map_err(|error| self.not_started(error))?;
-        self.chat_reader(request, run, cursor, OPENING, false)
-    }
-
-    /// Whether the session holds this message already: a repeated send gets the reply that it has started.
-    fn knows(&self, caller: &Caller, message: &Value) -> Result<bool, Response> {
-        let count = self.session(|session| session.authorise(caller).map(|_| session.message_count()));
-        let Ok(count) = count.map_err(|error| unreadable(&error))? else { return Ok(false) };
         let id = message.get("id").and_then(Value::as_str).unwrap_or_default();
-        let known = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
-        match known {
-            Some(row) if row.role != "user" => Err(answer::explained(
-                Code::ValidationError,
-                "the message's id is that of a stored reply; give it one of its own",
-                Map::new(),
-            )),
-            known => Ok(known.is_some()),
+        let mut broken = None;
+        let known: Vec<Place<'_>> = places.iter().map(place_of).collect();
+        let standing = standing(id, replaces, &known, |at| {
+            self.says_the_same(at, message).unwrap_or_else(|error| {
+                broken = Some(error);
+                false
+            })
+        });
+        if let Some(error) = broken {
+            return Err(unreadable(&error));
         }
+        let input = Input { id: MessageId::new(id), json: message.to_string() };
+        let mut plan = match standing {
+            Standing::Repeat => return self.attach(caller, entry.request).await,
+            Standing::Taken => {
+                let words = "the message's id is that of a stored reply; give it one of its own";
+                return Err(answer::explained(Code::ValidationError, words, Map::new()));
+            }
+            Standing::New => self.plan_send(input)?,
+            Standing::Edit { keep } => {
+                let keep = u32::try_from(keep).unwrap_or(u32::MAX);
+                Plan::of(RunEntry::Rewind { keep, input: Some(input), cause: RewindCause::Rollback })
+            }
+        };
+        plan.key = keyed;
+        self.launch(caller, entry, plan, Asked::Send)
+    }
+
+    /// A send whose key is known (`spec/helix.md` 5.8).
+    fn repeated(self: &Rc<Self>, request: &Request, run: &RunRow, keyed: &Keyed) -> Answer {
+        let refuse = |code: Code| Err(answer::explained(code, code.message(), facts(json!({ "runId": run.id }))));
+        if run.input_hash.as_deref() != Some(keyed.input_hash.as_str()) {
+            return refuse(Code::StateRequestKeyConflict);
+        }
+        let is_latest = self.session(|session| session.run().is_some_and(|last| last.id == run.id));
+        if !run.status.is_live() && !is_latest.map_err(|error| unreadable(&error))? {
+            return refuse(Code::StateRequestAlreadyCompleted);
+        }
+        self.whole_run(request, run)
+    }
+
+    /// A new turn. What a suspended run still waited for is given up.
+    fn plan_send(&self, input: Input) -> Result<Plan, Response> {
+        let suspended = self.session(|session| {
+            session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).map(|run| run.message_index)
+        });
+        let Some(index) = suspended.map_err(|error| unreadable(&error))? else {
+            return Ok(Plan::of(RunEntry::Send { input, abandoned: None }));
+        };
+        let message = self.stored_message(index).map_err(|error| unreadable(&error))?;
+        let failure = |id: &str| {
+            Chunk::new("tool-output-error").with("toolCallId", id).with("errorText", ABANDONED)
+        };
+        let calls = pending(&message, Executor::Client).into_iter();
+        let abandoned = calls.map(|call| (call.tool_name, failure(&call.tool_call_id))).collect();
+        let entry = RunEntry::Send { input, abandoned: Some(abandon(message).to_string()) };
+        Ok(Plan { abandoned, ..Plan::of(entry) })
+    }
+
+    fn regenerate(
+        self: &Rc<Self>,
+        caller: &Caller,
+        entry: Entry<'_>,
+        named: Option<&str>,
+        last_user: Option<&str>,
+        places: &[MessagePlace],
+    ) -> Answer {
+        let known: Vec<Place<'_>> = places.iter().map(place_of).collect();
+        let Some(keep) = regenerate_keeps(named, last_user, &known) else {
+            return Err(not_resumable("There is no message to answer; send one", "nothing_to_answer"));
+        };
+        let reply = places.get(keep).map(|place| place.id.as_str().to_owned());
+        let keep = u32::try_from(keep).unwrap_or(u32::MAX);
+        let plan = Plan::of(RunEntry::Rewind { keep, input: None, cause: RewindCause::Retry });
+        self.launch(caller, entry, plan, Asked::Regenerate { reply: reply.as_deref() })
+    }
+
+    /// Starts what was planned and answers its stream.
+    pub(super) fn launch(
+        self: &Rc<Self>,
+        caller: &Caller,
+        entry: Entry<'_>,
+        plan: Plan,
+        asked: Asked<'_>,
+    ) -> Answer {
+        let request = entry.request;
+        let owned = plan.continued.as_ref().map(|continued| continued.message.clone());
+        let run = self.start(caller, entry, plan, asked)?;
+        // The run is committed: whatever happens now, the client must not send again what would be stored twice.
+        self.first_response(request, &run, owned.as_ref()).map_err(committed)
+    }
+
+    /// Starts what was planned.
+    pub(super) fn start(
+        self: &Rc<Self>,
+        caller: &Caller,
+        entry: Entry<'_>,
+        plan: Plan,
+        asked: Asked<'_>,
+    ) -> Result<RunRow, Response> {
+        self.session(|session| session.may_start(caller, &plan.entry))
+            .map_err(|error| unreadable(&error))?
+            .map_err(|refused| self.refused(&refused))?;
+        let held = self.config.settings.test_seams && header(entry.request, "x-test-hold").is_some();
+        let (agent, forwarded) = self.enter(entry, asked, &plan)?;
+        let launch = Launch {
+            agent,
+            forwarded,
+            key: plan.key,
+            entry: plan.entry,
+            continued: plan.continued,
+            abandoned: plan.abandoned,
+            held,
+        };
+        self.start_run(caller, launch).map_err(|error| self.not_started(error))
     }
 
     fn not_started(&self, error: NotStarted) -> Response {
         match error {
-            NotStarted::Refused(StartRefused::AlreadyRunning(run)) => {
-                let code = Code::StateAlreadyRunning;
-                let attach = format!("/api/chat/{}/stream", encode(&self.name));
-                let facts = facts(json!({ "runId": run, "attach": attach }));
-                answer::explained(code, code.message(), facts)
-            }
-            NotStarted::Refused(refused) => answer::error(refused.code()),
+            NotStarted::Refused(refused) => self.refused(&refused),
             NotStarted::Host(error) => answer::internal(&error),
         }
     }
+
+    fn refused(&self, refused: &StartRefused) -> Response {
+        let code = refused.code();
+        match refused {
+            StartRefused::AlreadyRunning(run) => {
+                let attach = format!("/api/chat/{}/stream", encode(&self.name));
+                answer::explained(code, code.message(), facts(json!({ "runId": run, "attach": attach })))
+            }
+            StartRefused::Conflict => {
+                answer::explained(code, code.message(), facts(json!({ "cause": "entry_status_changed" })))
+            }
+            StartRefused::NotFound(_) | StartRefused::Full(_) => answer::error(code),
+        }
+    }
+
+    /// Ids and roles of the stored conversation; none when there is no session, or it is not the caller's.
+    pub(super) fn places(&self, caller: &Caller) -> Result<Vec<MessagePlace>, Response> {
+        let count = self.session(|session| session.authorise(caller).map_or(0, |_| session.message_count()));
+        let count = count.map_err(|error| unreadable(&error))?;
+        self.storage.places(count).map_err(|error| unreadable(&error.into()))
+    }
+
+    fn says_the_same(&self, at: usize, message: &Value) -> Result<bool, HostError> {
+        let stored = self.stored_message(u32::try_from(at).unwrap_or(u32::MAX))?;
+        Ok(content_hash(&stored) == content_hash(message))
+    }
+
+    /// A committed message.
+    pub(super) fn stored_message(&self, index: u32) -> Result<Value, HostError> {
+        let row = self.storage.message_at(index)?.ok_or(StorageError::Corrupt("a message is missing"))?;
+        Ok(serde_json::from_str(&row.json).map_err(|_| StorageError::Corrupt("message.json"))?)
+    }
+}
+
+fn place_of(place: &MessagePlace) -> Place<'_> {
+    Place { id: place.id.as_str(), role: &place.role }
+}
+
+/// The client's idempotency key (`spec/helix.md` 5.8).
+fn request_key(request: &Request) -> Result<Option<RequestKey>, Response> {
+    header(request, "x-helix-request-key")
+        .map(|text| RequestKey::parse(&text))
+        .transpose()
+        .map_err(|invalid| answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()))
 }

@@ -35,6 +35,22 @@ impl RunWriter {
         if self.phase == Phase::Ended { Vec::new() } else { vec![Record::Chunk { chunk: event, attempt: None }] }
     }
 
+    /// An answer to a call of the message that the run continues, as its client gave it. It stands behind the run's `start`, so that
+    /// every follower learns of it.
+    pub fn inherit(&mut self, mut answer: Chunk) -> Vec<Record> {
+        for key in STAMP_KEYS {
+            answer.remove(key);
+        }
+        let mut out = Vec::new();
+        self.emit(&mut out, answer);
+        out
+    }
+
+    /// Whether nothing is committed yet that a new attempt would repeat.
+    pub fn may_restart(&self) -> bool {
+        self.steps_done == 0 && !matches!(self.phase, Phase::Uncommitted | Phase::Ended)
+    }
+
     /// A result for a call of an earlier message than the run's, which somebody else has put there: the run's message
     /// does not change, and a response shows the result only if it owns the call (`spec/helix.md` 5.7).
     pub fn answer_earlier(&self, tool: &str, mut result: Chunk) -> Vec<Record> {

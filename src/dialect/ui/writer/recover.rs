@@ -17,6 +17,18 @@ impl RunWriter {
         Self::continuing(run, message).replayed(stored)
     }
 
+    /// As [`RunWriter::recover`], from the run's last commit: `message` as it was committed with `steps_done` steps. What is replayed
+    /// then are the chunks behind that commit. `continues`: the message was begun by an earlier run.
+    pub fn resume(run: RunId, message: Value, steps_done: u32, continues: bool) -> Self {
+        let mut writer = Self::continuing(run, message);
+        writer.step = steps_done;
+        writer.steps_done = steps_done;
+        if !continues {
+            writer.inherited = 0;
+        }
+        writer
+    }
+
     fn replayed<'a>(mut self, stored: impl Iterator<Item = &'a Chunk>) -> Self {
         for chunk in stored {
             self.replay(chunk);

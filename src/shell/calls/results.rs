@@ -1,0 +1,215 @@
+//! Answers to the calls of a suspended run: in a chat POST, or one at a time on `/tool-result`.
+
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use web_sys::Request;
+use worker::Response;
+
+use super::Answer;
+use super::refusals::{absent, committed, facts, unread, unreadable};
+use super::send::Plan;
+use crate::core::approval::Executor;
+use crate::core::caller::Caller;
+use crate::core::chunk::Chunk;
+use crate::core::command::Entry as RunEntry;
+use crate::core::error::Code;
+use crate::core::ids::RunId;
+use crate::core::record::{Commit, Record};
+use crate::core::run::RunStatus;
+use crate::core::storage::{RunRow, Storage};
+use crate::dialect::ui::response::DONE;
+use crate::dialect::ui::tool_result::{
+    Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, is_late, pending,
+};
+use crate::dialect::ui::tool_submit::parse_tool_result;
+use crate::model::ui_route::request::Asked;
+use crate::shell::answer;
+use crate::shell::entry::Entry;
+use crate::shell::host::{Host, HostError};
+use crate::shell::production::Continued;
+use crate::shell::request::body;
+
+/// What answers have done.
+enum Taken {
+    /// Others still wait.
+    Partly,
+    /// The run goes on.
+    Continues(RunRow, Value),
+}
+
+impl Host {
+    /// A chat POST whose last message is a reply, with answers in it or without.
+    pub(super) async fn results_of_message(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, sent: &Value) -> Answer {
+        let request = entry.request;
+        let id = sent.get("id").and_then(Value::as_str).unwrap_or_default();
+        let count = self.session(|session| session.authorise(caller).map_or(0, |_| session.message_count()));
+        let count = count.map_err(|error| unreadable(&error))?;
+        let row = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
+        let Some(row) = row else { return self.attach(caller, request).await };
+        let stored = self.stored_message(row.index).map_err(|error| unreadable(&error))?;
+        let Some((run, executor)) = self.suspended().map_err(|error| unreadable(&error))? else {
+            self.refuse_late(row.run.as_ref(), is_late(sent, &stored))?;
+            return self.attach(caller, request).await;
+        };
+        if run.message_index != row.index {
+            self.refuse_late(row.run.as_ref(), is_late(sent, &stored))?;
+            return self.attach(caller, request).await;
+        }
+        let answers = answers_of_message(sent, &stored, executor).map_err(invalid)?;
+        if answers.is_empty() {
+            return self.attach(caller, request).await;
+        }
+        match self.take_answers(caller, entry, &run, stored, &answers, executor)? {
+            Taken::Partly => Ok(answer::events_of(DONE, true)),
+            Taken::Continues(run, message) => self.first_response(request, &run, Some(&message)).map_err(committed),
+        }
+    }
+
+    /// `POST /api/chat/:s/tool-result`.
+    pub(super) async fn tool_result(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+        let limit = self.config.settings.max_request_bytes;
+        let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
+        let submitted = parse_tool_result(&bytes).map_err(invalid)?;
+        let last = self.session(|session| session.authorise(caller).map(|_| session.run().cloned()));
+        let last = last.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        let named = submitted.run.clone().filter(|named| last.as_ref().is_none_or(|last| last.id != *named));
+        if let Some(named) = named {
+            let run = self.storage.run(&named).map_err(|error| unreadable(&error.into()))?;
+            return match run.map(|run| run.status) {
+                Some(RunStatus::Superseded) => Err(answer::error(Code::StateRunSuperseded)),
+                Some(_) => Ok(already(&named)),
+                None => Err(invalid(InvalidResult)),
+            };
+        }
+        let Some(run) = last else { return Err(invalid(InvalidResult)) };
+        let stored = match self.storage.message_at(run.message_index) {
+            Ok(Some(_)) => self.stored_message(run.message_index).map_err(|error| unreadable(&error))?,
+            Ok(None) => return self.elsewhere(&submitted.tool_call_id),
+            Err(error) => return Err(unreadable(&error.into())),
+        };
+        let executor = self.executor(&run);
+        if !crate::dialect::ui::tool_result::has_call(&stored, &submitted.tool_call_id) {
+            return self.elsewhere(&submitted.tool_call_id);
+        }
+        let Some(admitted) = submitted.admit(&stored, executor).map_err(invalid)? else { return Ok(already(&run.id)) };
+        if run.status != RunStatus::SuspendedClientTool {
+            return Err(invalid(InvalidResult));
+        }
+        let entry = self.entry_of_last_run(request)?;
+        let taken = self.take_answers(caller, entry, &run, stored, &[admitted], executor)?;
+        let (continues, run) = match taken {
+            Taken::Partly => (false, run.id),
+            Taken::Continues(next, _) => (true, next.id),
+        };
+        let body = json!({ "success": true, "status": "accepted", "continues": continues, "runId": run });
+        Ok(answer::json(200, &body))
+    }
+
+    /// An answer to a call that the last reply does not have: late, if it is one that a send has taken the place of.
+    fn elsewhere(&self, call: &str) -> Answer {
+        let count = self.session(|session| session.message_count()).map_err(|error| unreadable(&error))?;
+        for index in (0..count).rev() {
+            let message = self.stored_message(index).map_err(|error| unreadable(&error))?;
+            if crate::dialect::ui::tool_result::has_call(&message, call) {
+                let row = self.storage.message_at(index).map_err(|error| unreadable(&error.into()))?;
+                let run = row.and_then(|row| row.run);
+                self.refuse_late(run.as_ref(), true)?;
+                return Ok(run.as_ref().map_or_else(|| already(&RunId::new("")), already));
+            }
+        }
+        Err(invalid(InvalidResult))
+    }
+
+    /// An answer that came after its run was superseded.
+    fn refuse_late(&self, run: Option<&RunId>, late: bool) -> Result<(), Response> {
+        let Some(run) = run.filter(|_| late) else { return Ok(()) };
+        let row = self.storage.run(run).map_err(|error| unreadable(&error.into()))?;
+        match row.map(|row| row.status) {
+            Some(RunStatus::Superseded) => Err(answer::error(Code::StateRunSuperseded)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores the answers; the last one lets the run go on.
+    fn take_answers(
+        self: &Rc<Self>,
+        caller: &Caller,
+        entry: Entry<'_>,
+        run: &RunRow,
+        stored: Value,
+        answers: &[CallAnswer],
+        executor: Executor,
+    ) -> Result<Taken, Response> {
+        let told = chunks(answers, &stored, executor);
+        let message = apply(stored, answers);
+        if !pending_but_for(&message, answers, executor) {
+            return self.continue_run(caller, entry, run, message, told);
+        }
+        let step_count = self.session(|session| session.checkpoint().map_or(0, |last| last.step_count));
+        let step_count = step_count.map_err(|error| unreadable(&error))?;
+        let mut records: Vec<Record> =
+            told.into_iter().map(|chunk| Record::Chunk { chunk, attempt: None }).collect();
+        records.push(Record::Commit(Commit { message, step_count }));
+        let fence = run.fence();
+        let effects = self.write_with_room(|session| session.answer(&fence, &records));
+        let effects = effects.map_err(|error| unreadable(&error))?;
+        let effects = effects.map_err(|refused| answer::error(refused.code()))?;
+        self.persist(effects).map_err(|error| answer::internal(&error))?;
+        Ok(Taken::Partly)
+    }
+
+    fn continue_run(
+        self: &Rc<Self>,
+        caller: &Caller,
+        entry: Entry<'_>,
+        run: &RunRow,
+        message: Value,
+        told: Vec<Chunk>,
+    ) -> Result<Taken, Response> {
+        // What was told behind the run's end belongs to nobody who follows the next run, so it is told again.
+        let mut answers = Vec::new();
+        if let Some(end) = run.end {
+            let read = self.each_stored(end, None, &mut |stored| answers.push(stored.chunk));
+            read.map_err(|error| unreadable(&error))?;
+        }
+        answers.extend(told);
+        let plan = Plan {
+            continued: Some(Continued { message: message.clone(), answers }),
+            ..Plan::of(RunEntry::Results { message: message.to_string() })
+        };
+        let reply = run.message_id.as_str().to_owned();
+        let next = self.start(caller, entry, plan, Asked::ToolResult { reply: &reply })?;
+        Ok(Taken::Continues(next, message))
+    }
+
+    /// The run that waits for answers, and who executes what is approved.
+    fn suspended(&self) -> Result<Option<(RunRow, Executor)>, HostError> {
+        let run = self.session(|session| session.run().cloned())?;
+        let run = run.filter(|run| run.status == RunStatus::SuspendedClientTool);
+        Ok(run.map(|run| {
+            let executor = self.executor(&run);
+            (run, executor)
+        }))
+    }
+
+    fn executor(&self, run: &RunRow) -> Executor {
+        let agent = self.config.agents.choose(Some(&run.agent));
+        agent.map_or(Executor::Client, |(_, agent)| agent.executor())
+    }
+}
+
+/// Whether calls wait that are not among these.
+fn pending_but_for(message: &Value, answers: &[CallAnswer], executor: Executor) -> bool {
+    let answered = |id: &str| answers.iter().any(|answer| answer.tool_call_id == id);
+    pending(message, executor).iter().any(|call| !answered(&call.tool_call_id))
+}
+
+fn invalid(invalid: InvalidResult) -> Response {
+    answer::error(invalid.code())
+}
+
+fn already(run: &RunId) -> Response {
+    let body = facts(json!({ "success": true, "status": "already_completed", "continues": false, "runId": run }));
+    answer::json(200, &Value::Object(body))
+}

@@ -1,0 +1,215 @@
+//! How a run ends: by its producer's word, by a failure, by a stop, or because nobody is left to write it.
+
+use std::rc::Rc;
+
+use serde_json::Value;
+use web_sys::AbortController;
+use worker::{console_error, console_log};
+
+use super::clock::{now, sleep};
+use super::host::{Host, HostError};
+use super::producers;
+use crate::core::attempt::pause_before_next;
+use crate::core::command::{Due, WriteRefused};
+use crate::core::counters::add;
+use crate::core::error::{Code, Failure};
+use crate::core::record::Record;
+use crate::core::run::{EntryKind, Fence, Outcome};
+use crate::core::session::KEEP_ALIVE;
+use crate::core::storage::{CheckpointKind, Storage, StorageError};
+use crate::core::time::{Millis, UnixMillis};
+use crate::dialect::ui::tool_result::pending;
+use crate::dialect::ui::writer::RunWriter;
+use crate::model::agent::Agent;
+
+impl Host {
+    /// The producer has failed. The words go to the log only. A failure that may pass is followed by another attempt.
+    pub fn fail(self: &Rc<Self>, fence: &Fence, failure: &Failure) {
+        let Some(lapsed) = self.with_production(fence, |production| production.lapsed) else { return };
+        let failure = if lapsed {
+            Failure::new(Code::ProviderTimeout, format!("silent for longer than the lease ({failure})"))
+        } else {
+            failure.clone()
+        };
+        console_error!("session {} run {}: {failure}", self.log_name, fence.run);
+        if self.tries_again(fence, &failure) {
+            return;
+        }
+        let _ = self.session(|session| session.advise_retry(fence, failure.retry_after_ms));
+        let _ = self.conclude(fence, Outcome::Failed(failure.code));
+    }
+
+    /// Whether the producer is asked once more, and if so when.
+    fn tries_again(self: &Rc<Self>, fence: &Fence, failure: &Failure) -> bool {
+        let settings = &self.config.settings;
+        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
+        let Ok(Some(run)) = run else { return false };
+        let may = self.with_production(fence, |production| production.writer.may_restart()) == Some(true);
+        let once = matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_))) | Err(_));
+        let pause = pause_before_next(failure, run.attempts, settings.max_attempts, settings.lease);
+        let (true, false, Some(pause), Ok(upstream)) = (may, once, pause, AbortController::new()) else { return false };
+        let signal = upstream.signal();
+        self.with_production(fence, |production| {
+            let records = production.writer.restart_step();
+            production.batcher.offer(records);
+            production.upstream = upstream;
+            production.lapsed = false;
+        });
+        self.renew(fence);
+        self.begin_attempt(fence);
+        let (host, fence) = (Rc::clone(self), fence.clone());
+        self.spawn(async move {
+            sleep(pause).await;
+            if host.with_production(&fence, |_| ()).is_some() {
+                host.renew(&fence);
+                producers::spawn(&host, fence, &run.agent, None, signal);
+            }
+        });
+        true
+    }
+
+    /// Whether the run's message has calls that wait for the client.
+    pub fn waits_for_client(&self, fence: &Fence) -> bool {
+        let agent = self.session(|session| session.run().map(|run| run.agent.clone())).ok().flatten();
+        let Ok((_, agent)) = self.config.agents.choose(agent.as_deref()) else { return false };
+        let message = self.with_production(fence, |production| production.writer.fold().message()).flatten();
+        message.is_some_and(|message| !pending(&message, agent.executor()).is_empty())
+    }
+
+    /// Ends a live run, keeping what its producer has said. The first to call wins. One that finished with calls that wait for the client
+    /// is suspended.
+    pub fn conclude(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
+        let outcome = match outcome {
+            Outcome::Completed if self.waits_for_client(fence) => Outcome::Suspended,
+            outcome => outcome,
+        };
+        let Some(mut production) = self.take_production(fence) else { return self.bury(fence, outcome) };
+        let mut records = production.batcher.take(now());
+        records.extend(match outcome {
+            Outcome::Completed | Outcome::Suspended => production.writer.complete(),
+            Outcome::Interrupted => production.writer.stop(),
+            Outcome::Failed(_) => production.writer.fail(),
+        });
+        if !matches!(outcome, Outcome::Completed | Outcome::Suspended) {
+            production.upstream.abort();
+        }
+        drop(production);
+        let finished = self.finish(fence, outcome, &records);
+        if let Err(error) = &finished {
+            console_error!("session {} run {}: {error}", self.log_name, fence.run);
+            self.settle_or_come_back();
+        }
+        finished
+    }
+
+    /// As [`Host::settle`], but a producer that is merely silent may first say whether its answer was complete: some model APIs keep the
+    /// connection open after the last word.
+    pub async fn settle_or_hear(self: &Rc<Self>) -> Result<(), HostError> {
+        if let Some(Due::Lapsed(fence)) = self.session(|session| session.due(now()))?
+            && let Some(upstream) = self.with_production(&fence, |production| production.lapse())
+        {
+            upstream.abort();
+            sleep(LAST_WORD).await;
+        }
+        self.settle()
+    }
+
+    /// Settles a run that a failed write has cut; when that fails too, nobody is left waiting and the alarm tries again.
+    pub(super) fn settle_or_come_back(self: &Rc<Self>) {
+        if self.settle().is_err() {
+            self.evict_all();
+            self.arm(Some(now().after(KEEP_ALIVE)));
+        }
+    }
+
+    /// Settles a dead run, if there is one.
+    pub fn settle(self: &Rc<Self>) -> Result<(), HostError> {
+        match self.session(|session| session.due(now()))? {
+            None => Ok(()),
+            Some(Due::Lapsed(fence)) if self.with_production(&fence, |_| ()).is_some() => {
+                self.fail(&fence, &Failure::new(Code::ProviderTimeout, "silent for longer than the lease"));
+                Ok(())
+            }
+            Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => {
+                self.count(|counters| add(&mut counters.reaped, 1));
+                self.bury(&fence, Outcome::Failed(Code::ProducerLost))
+            }
+        }
+    }
+
+    fn finish(self: &Rc<Self>, fence: &Fence, outcome: Outcome, records: &[Record]) -> Result<(), HostError> {
+        match self.write_with_room(|session| session.finish(now(), fence, outcome, records))? {
+            Ok(effects) => {
+                self.persist(effects)?;
+                self.log_settled(fence);
+                self.arm_next();
+                Ok(())
+            }
+            Err(WriteRefused::NoRoom { .. }) => self.bury(fence, Outcome::Failed(Code::StateSessionFull)),
+            Err(refused) => {
+                console_log!("session {} run {}: {refused}", self.log_name, fence.run);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a run that has no producer in this object, from its last commit and the chunks behind it.
+    pub(super) fn bury(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
+        let place = self.session(|session| {
+            let run = session.run().filter(|run| run.id == fence.run)?.clone();
+            let committed = session.checkpoint().filter(|last| {
+                last.run == run.id && !matches!(last.kind, CheckpointKind::Entry | CheckpointKind::Truncate)
+            });
+            Some((run, committed.map(|last| (last.sequence, last.step_count))))
+        })?;
+        let Some((run, committed)) = place else { return Ok(()) };
+        // Rows that cannot be read must not keep the run alive: it is then settled with what was committed.
+        let continues = run.entry == EntryKind::ToolResult;
+        let message = if continues || committed.is_some() { self.message_at(run.message_index) } else { None };
+        let mut writer = match message {
+            Some(message) => {
+                let steps = committed.map_or(0, |(_, steps)| steps);
+                RunWriter::resume(fence.run.clone(), message, steps, continues)
+            }
+            None => RunWriter::new(fence.run.clone(), run.message_id),
+        }
+        .named(&run.agent);
+        let mut kept = 0_u64;
+        let read = self.each_stored(committed.map_or(run.start, |(cursor, _)| cursor), None, &mut |stored| {
+            writer.replay(&stored.chunk);
+            kept = kept.saturating_add(1);
+        });
+        if let Err(error) = read {
+            console_error!("session {} run {}: {error}", self.log_name, fence.run);
+        }
+        let records = writer.fail();
+        console_log!("session {} run {}: settled without its producer, {kept} uncommitted chunks kept", self.log_name, fence.run);
+        self.finish(fence, outcome, &records)
+    }
+
+    fn message_at(&self, index: u32) -> Option<Value> {
+        let row = self.storage.message_at(index).ok().flatten()?;
+        serde_json::from_str(&row.json).ok()
+    }
+
+    pub(super) async fn watch_lease(self: Rc<Self>) {
+        loop {
+            let until =
+                self.session(|session| session.run().filter(|run| run.status.is_live()).map(|run| run.lease_until));
+            let left = match until {
+                Ok(None) => return,
+                Ok(Some(until)) => until.since(now()),
+                Err(_) => LAST_WORD,
+            };
+            if left > Millis::default() {
+                sleep(left).await;
+            } else if self.settle_or_hear().await.is_err() {
+                sleep(LAST_WORD).await;
+            }
+        }
+    }
+
+}
+
+/// How long a silent producer may take to close its books.
+const LAST_WORD: Millis = Millis::new(20);

@@ -1,0 +1,105 @@
+//! Stored chunks, read from the rows a page at a time, and what is known of a run's attempts from them.
+
+use std::rc::Rc;
+
+use super::clock::now;
+use super::host::{Host, HostError};
+use crate::core::frame;
+use crate::core::ids::{Cursor, RunId};
+use crate::core::run::Fence;
+use crate::core::storage::{RunRow, Storage, StorageError};
+use crate::dialect::ui::attempts::Attempts;
+
+/// Bytes of blocks that are read in one go.
+const PAGE_BYTES: usize = 512 * 1024;
+
+impl Host {
+    /// Reads chunks from the rows: after `cursor`, and up to `through`.
+    pub fn stored_chunks(&self, cursor: Cursor, through: Cursor) -> Result<Vec<frame::Stored>, HostError> {
+        let mut chunks = Vec::new();
+        self.each_stored(cursor, Some(through), &mut |stored| chunks.push(stored))?;
+        Ok(chunks)
+    }
+
+    /// Visits stored chunks, a page of blocks at a time, so that a run of any length fits: after `cursor`, and up to `through` when it
+    /// is given.
+    pub fn each_stored(
+        &self,
+        cursor: Cursor,
+        through: Option<Cursor>,
+        visit: &mut dyn FnMut(frame::Stored),
+    ) -> Result<(), HostError> {
+        let mut at = cursor;
+        while through.is_none_or(|through| at < through) {
+            let blocks = self.storage.blocks(at, PAGE_BYTES)?;
+            let Some(last) = blocks.last().map(|block| block.last.cursor()) else { break };
+            for block in blocks {
+                for stored in frame::split(&block.bytes) {
+                    let stored =
+                        stored.and_then(frame::decode_one).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
+                    let beyond = through.is_some_and(|through| through.lacks(stored.sequence));
+                    if at.lacks(stored.sequence) && !beyond {
+                        visit(stored);
+                    }
+                }
+            }
+            at = last;
+        }
+        Ok(())
+    }
+
+    /// The attempts of a run, read from its rows when there was more than one.
+    pub fn attempts(&self, run: &RunRow) -> Result<Rc<Attempts>, HostError> {
+        if run.attempts <= 1 {
+            return Ok(Rc::default());
+        }
+        let known = self.attempts.try_borrow().ok().and_then(|known| known.clone());
+        if let Some((_, attempts)) = known.filter(|(id, _)| *id == run.id) {
+            return Ok(attempts);
+        }
+        self.read_attempts(run)
+    }
+
+    fn read_attempts(&self, run: &RunRow) -> Result<Rc<Attempts>, HostError> {
+        let mut attempts = Attempts::default();
+        let mut at = run.start;
+        let end = run.end;
+        while end.is_none_or(|end| at < end) {
+            let blocks = self.storage.blocks(at, PAGE_BYTES)?;
+            let Some(last) = blocks.last().map(|block| block.last.cursor()) else { break };
+            for block in blocks.iter().filter(|block| block.run == run.id) {
+                attempts.see_stored(&block.bytes).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
+            }
+            at = last;
+        }
+        let attempts = Rc::new(attempts);
+        if let Ok(mut known) = self.attempts.try_borrow_mut() {
+            *known = Some((run.id.clone(), Rc::clone(&attempts)));
+        }
+        Ok(attempts)
+    }
+
+    /// The run's step begins anew: what is waiting is stored at once, with the beginning of the new attempt, and every response learns
+    /// what does not count any more before it is given another chunk.
+    pub fn begin_attempt(self: &Rc<Self>, fence: &Fence) {
+        let records = self.with_production(fence, |production| production.batcher.take(now()));
+        if let Some(records) = records.filter(|records| !records.is_empty()) {
+            self.flush(fence, &records);
+        }
+        if let Some(records) = records.filter(|records| !records.is_empty()) {
+            self.flush(fence, &records);
+        }
+        if let Ok(Ok(effects)) = self.session(|session| session.begin_attempt(fence)) {
+            let _ = self.persist(effects);
+        }
+        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
+        if let Ok(Some(run)) = run
+            && let Ok(attempts) = self.read_attempts(&run)
+        {
+            self.readers_learn(&run.id, &attempts);
+        }
+    }
+}
+
+/// What is known of the attempts of the run that was asked about last.
+pub type KnownAttempts = Option<(RunId, Rc<Attempts>)>;
