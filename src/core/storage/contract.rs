@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Storage, StorageError, Write};
-use crate::core::ids::{Cursor, RunId};
+use crate::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
 
 /// One call of [`Storage`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +21,16 @@ pub enum Operation {
     Messages(u32),
     /// [`Storage::message`]: id and count.
     Message(String, u32),
+    /// [`Storage::message_at`].
+    MessageAt(u32),
+    /// [`Storage::places`].
+    Places(u32),
     /// [`Storage::run`].
     Run(RunId),
+    /// [`Storage::run_of_key`].
+    RunOfKey(RequestKey),
+    /// [`Storage::rewind_point`].
+    RewindPoint(CheckpointId),
     /// [`Storage::kept`].
     Kept(Cursor),
     /// [`Storage::counts`].
@@ -37,7 +45,11 @@ pub fn perform(storage: &dyn Storage, operation: &Operation) -> Value {
         Operation::Blocks(cursor, max_bytes) => outcome(storage.blocks(*cursor, *max_bytes)),
         Operation::Messages(count) => outcome(storage.messages(*count)),
         Operation::Message(id, count) => outcome(storage.message(id, *count)),
+        Operation::MessageAt(index) => outcome(storage.message_at(*index)),
+        Operation::Places(count) => outcome(storage.places(*count)),
         Operation::Run(id) => outcome(storage.run(id)),
+        Operation::RunOfKey(key) => outcome(storage.run_of_key(key)),
+        Operation::RewindPoint(id) => outcome(storage.rewind_point(id)),
         Operation::Kept(floor) => outcome(storage.kept(*floor)),
         Operation::Counts => outcome(storage.counts()),
     }

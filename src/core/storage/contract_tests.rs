@@ -11,7 +11,7 @@ use super::rows::{BlockRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, S
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::error::Code;
-use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RunId, Sequence};
+use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
 use crate::core::run::{EntryKind, RunStatus, Vocabulary};
 use crate::core::session::StreamStatus;
 use crate::core::time::UnixMillis;
@@ -121,12 +121,19 @@ fn large_messages_and_states_are_split_and_put_together() {
         let rows = storage.messages(2).unwrap();
         assert!(rows[0].json == three_parts && rows[1].json == "b");
         assert!(storage.message("m0", 2).unwrap().unwrap().json == three_parts);
+        assert!(storage.message_at(0).unwrap().unwrap().json == three_parts);
+        let places = storage.places(2).unwrap();
+        assert_eq!(places.iter().map(|place| place.id.as_str()).collect::<Vec<_>>(), ["m0", "m1"], "one a message");
         assert!(storage.load().unwrap().unwrap().checkpoint.unwrap().state.unwrap() == three_parts);
+        let Write::Checkpoint(row) = checkpoint(9, Some(three_parts.clone())) else { panic!("no checkpoint") };
+        storage.apply(&[Write::Checkpoint(CheckpointRow { kind: CheckpointKind::Entry, ..row })]).unwrap();
+        let point = storage.rewind_point(&CheckpointId::new("cp9")).unwrap().unwrap();
+        assert!(point.ordinal == 9 && point.state.unwrap() == three_parts);
 
         storage.apply(&[message(0, large(10))]).unwrap();
         assert_eq!(storage.messages(1).unwrap()[0].json, large(10), "no part of the larger text is left");
         storage.apply(&[message(0, "y".repeat(COLUMN_LIMIT))]).unwrap();
-        storage.apply(&[Write::TruncateMessages(1), checkpoint(2, None)]).unwrap();
+        storage.apply(&[Write::TruncateMessages(1), checkpoint(10, None)]).unwrap();
         assert_eq!(storage.messages(1).unwrap()[0].json.len(), COLUMN_LIMIT);
         assert_eq!(storage.load().unwrap().unwrap().checkpoint.unwrap().state, None);
     });
@@ -171,6 +178,11 @@ fn a_flush_is_one_row_and_a_large_chunk_one_a_part() {
     assert_eq!(storage.apply(&[message(0, "{\"replaced\":1}".into())]), Ok(1));
 }
 
+fn kinds() -> impl Strategy<Value = CheckpointKind> {
+    use CheckpointKind::{End, Entry, Step, Truncate};
+    prop_oneof![Just(Entry), Just(Step), Just(End), Just(Truncate)]
+}
+
 fn writes() -> impl Strategy<Value = Write> {
     let text = || prop_oneof!["[a-z]{0,4}", "\\PC{0,8}"];
     let status = prop_oneof![Just(StreamStatus::Active), Just(StreamStatus::Failed)];
@@ -184,7 +196,7 @@ fn writes() -> impl Strategy<Value = Write> {
                 id: RunId::new(format!("r{id}")),
                 status: if failed { RunStatus::Failed } else { RunStatus::Running },
                 entry: EntryKind::Send,
-                request_key: failed.then(|| "key".to_owned()),
+                request_key: failed.then(|| format!("key{}", id % 2)),
                 input_hash: None,
                 start: Cursor::new(u64::from(turn) * 3).unwrap(),
                 end: end.map(|end| Cursor::new(end).unwrap()),
@@ -212,9 +224,9 @@ fn writes() -> impl Strategy<Value = Write> {
         4 => (0_u32..5, text()).prop_map(|(index, json)| message(index, json)),
         2 => (0_u64..18).prop_map(|through| Write::TrimBlocks(Cursor::new(through).unwrap())),
         1 => (0_u32..5).prop_map(Write::TruncateMessages),
-        4 => (1_u32..9, proptest::option::of(text()), any::<bool>()).prop_map(|(ordinal, state, rewind)| {
+        6 => (1_u32..9, proptest::option::of(text()), kinds(), 0_u32..4).prop_map(|(ordinal, state, kind, message_count)| {
             match checkpoint(ordinal, state) {
-                Write::Checkpoint(row) if rewind => Write::Checkpoint(CheckpointRow { kind: CheckpointKind::Truncate, ..row }),
+                Write::Checkpoint(row) => Write::Checkpoint(CheckpointRow { kind, message_count, ..row }),
                 write => write,
             }
         }),
@@ -229,6 +241,10 @@ fn operations() -> impl Strategy<Value = Operation> {
         2 => (0_u64..18, 0_usize..20).prop_map(|(cursor, bytes)| Operation::Blocks(Cursor::new(cursor).unwrap(), bytes)),
         1 => (0_u32..6).prop_map(Operation::Messages),
         1 => (0_u32..6, 0_u32..6).prop_map(|(id, count)| Operation::Message(format!("m{id}"), count)),
+        1 => (0_u32..6).prop_map(Operation::MessageAt),
+        1 => (0_u32..6).prop_map(Operation::Places),
+        1 => (0_u32..3).prop_map(|key| Operation::RunOfKey(RequestKey::parse(&format!("key{key}")).unwrap())),
+        2 => (1_u32..9).prop_map(|ordinal| Operation::RewindPoint(CheckpointId::new(format!("cp{ordinal}")))),
         1 => (0_u32..5).prop_map(|id| Operation::Run(RunId::new(format!("r{id}")))),
         2 => (0_u64..9).prop_map(|floor| Operation::Kept(Cursor::new(floor).unwrap())),
         1 => Just(Operation::Counts),

@@ -3,10 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use super::rows::{Block, BlockRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
+use super::rows::{
+    Block, BlockRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write,
+};
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS, first_of};
-use crate::core::ids::{Cursor, RunId};
+use crate::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
 use crate::core::retention::{Kept, KeptRun};
 
 /// How the next `apply` fails.
@@ -168,8 +170,32 @@ impl Storage for Double {
         Ok(self.tables().messages.into_values().find(|row| row.id.as_str() == id && row.index < count))
     }
 
+    fn message_at(&self, index: u32) -> Result<Option<MessageRow>, StorageError> {
+        Ok(self.tables().messages.remove(&index))
+    }
+
+    fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError> {
+        Ok(self.messages(count)?.into_iter().map(|row| MessagePlace { id: row.id, role: row.role }).collect())
+    }
+
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {
         Ok(self.tables().runs.into_values().find(|row| row.id == *id))
+    }
+
+    fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError> {
+        Ok(self.tables().runs.into_values().rfind(|row| row.request_key.as_deref() == Some(key.as_str())))
+    }
+
+    fn rewind_point(&self, id: &CheckpointId) -> Result<Option<CheckpointRow>, StorageError> {
+        let rows = self.tables().checkpoints;
+        let kept = |row: &CheckpointRow| {
+            let later = rows.range(row.ordinal + 1..).map(|(_, later)| later);
+            later
+                .filter(|later| later.kind == CheckpointKind::Truncate)
+                .all(|cut| cut.message_count >= row.message_count)
+        };
+        let is_point = |row: &CheckpointRow| matches!(row.kind, CheckpointKind::Entry | CheckpointKind::Truncate);
+        Ok(rows.values().find(|row| row.id == *id && is_point(row) && kept(row)).cloned())
     }
 
     fn kept(&self, floor: Cursor) -> Result<Kept, StorageError> {

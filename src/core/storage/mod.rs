@@ -17,9 +17,11 @@ pub mod native;
 pub mod rows;
 pub mod sql;
 
-pub use rows::{Block, BlockRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
+pub use rows::{
+    Block, BlockRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write,
+};
 
-use super::ids::{Cursor, RunId};
+use super::ids::{CheckpointId, Cursor, RequestKey, RunId};
 use super::retention::Kept;
 use thiserror::Error;
 
@@ -70,11 +72,36 @@ pub trait Storage {
     /// [`StorageError`].
     fn message(&self, id: &str, count: u32) -> Result<Option<MessageRow>, StorageError>;
 
+    /// The message at this index.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn message_at(&self, index: u32) -> Result<Option<MessageRow>, StorageError>;
+
+    /// Ids and roles of the first `count` messages. Reads none of their JSON.
+    ///
+    /// # Errors
+    /// [`StorageError`]; [`StorageError::Corrupt`] when there are fewer.
+    fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError>;
+
     /// A run by its id.
     ///
     /// # Errors
     /// [`StorageError`].
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError>;
+
+    /// The run that was started with this request key, the latest if there are several (`spec/helix.md` 5.8).
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError>;
+
+    /// The checkpoint with this id, if the conversation can go back to it: it is an `entry` or a `truncate`, and no later `truncate` has
+    /// cut any of the messages that it covers.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn rewind_point(&self, id: &CheckpointId) -> Result<Option<CheckpointRow>, StorageError>;
 
     /// What is kept above `floor`: the bytes of all blocks, and the finished runs that end there, oldest first. Reads every block's size.
     ///

@@ -120,6 +120,15 @@ pub struct MessageRow {
     pub json: String,
 }
 
+/// A message without its JSON: what it is and who said it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessagePlace {
+    /// The UI message's id.
+    pub id: MessageId,
+    /// `user`, `assistant` or `system`.
+    pub role: String,
+}
+
 /// What a checkpoint stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,10 +1,11 @@
 //! The statements over any SQLite: the object's in production, a native one in tests. `schema`: tables and migrations; `writes`:
-//! what each write runs.
+//! what each write runs; `conversation`: how messages and checkpoints are read.
 //!
 //! Rows written are money: integer keys, no secondary index. A look-up by text id scans, and the tables it scans are short
-//! (one row a run, one a message). Every text or blob that may grow goes through the splitter at [`COLUMN_LIMIT`]: part `n` of the
-//! value at `index` has the key `index × 1024 + n`.
+//! (one row a run, one a message, one a checkpoint). Every text or blob that may grow goes through the splitter at [`COLUMN_LIMIT`]:
+//! part `n` of the value at `index` has the key `index × 1024 + n`.
 
+mod conversation;
 mod schema;
 mod writes;
 
@@ -12,11 +13,11 @@ use std::cell::Cell;
 
 use schema::{MIGRATIONS, TABLES};
 
-use super::cells::{Cells, Param, cursor, integer, key, read_block, read_run, small, text, untag};
-use super::rows::{Block, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
+use super::cells::{Cells, Param, cursor, integer, read_block, read_run, text, untag};
+use super::rows::{Block, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write};
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS, first_of, key_floor};
-use crate::core::ids::{CheckpointId, Cursor, MessageId, RunId};
+use crate::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
 use crate::core::retention::{Kept, KeptRun};
 use crate::core::time::UnixMillis;
 
@@ -153,59 +154,6 @@ impl<S: Sql> SqlStorage<S> {
         };
         Ok(migrated.saturating_add(self.write(write)?))
     }
-
-    fn latest_checkpoint(&self) -> Result<Option<CheckpointRow>, StorageError> {
-        let mut found: Option<CheckpointRow> = None;
-        self.sql.run(
-            "SELECT key, id, kind, message_count, sequence, step_count, run, state FROM checkpoint \
-             WHERE key >= (SELECT max(key) / 1024 * 1024 FROM checkpoint) ORDER BY key",
-            &[],
-            &mut |row| {
-                match &mut found {
-                    Some(checkpoint) => {
-                        checkpoint.state.get_or_insert_default().push_str(&row.text(7).unwrap_or_default());
-                    }
-                    None => {
-                        found = Some(CheckpointRow {
-                            ordinal: small(integer(row, 0)?.checked_div(PARTS))?,
-                            id: CheckpointId::new(text(row, 1)?),
-                            kind: untag(&text(row, 2)?)?,
-                            message_count: small(row.integer(3))?,
-                            sequence: cursor(row, 4)?,
-                            step_count: small(row.integer(5))?,
-                            run: RunId::new(text(row, 6)?),
-                            state: row.text(7),
-                        });
-                    }
-                }
-                Ok(())
-            },
-        )?;
-        Ok(found)
-    }
-
-    fn message_rows(&self, from: u64, until: u64) -> Result<Vec<MessageRow>, StorageError> {
-        let mut rows: Vec<MessageRow> = Vec::new();
-        self.sql.run(
-            "SELECT key, id, role, run, json FROM message WHERE key >= ?1 AND key < ?2 ORDER BY key",
-            &[Param::Integer(from), Param::Integer(until)],
-            &mut |row| {
-                let index = small(integer(row, 0)?.checked_div(PARTS))?;
-                match rows.last_mut().filter(|last| last.index == index) {
-                    Some(message) => message.json.push_str(&text(row, 4)?),
-                    None => rows.push(MessageRow {
-                        index,
-                        id: MessageId::new(text(row, 1)?),
-                        role: text(row, 2)?,
-                        run: row.text(3).map(RunId::new),
-                        json: text(row, 4)?,
-                    }),
-                }
-                Ok(())
-            },
-        )?;
-        Ok(rows)
-    }
 }
 
 impl<S: Sql> Storage for SqlStorage<S> {
@@ -315,28 +263,19 @@ impl<S: Sql> Storage for SqlStorage<S> {
     }
 
     fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError> {
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let rows = if self.version()? == 0 { Vec::new() } else { self.message_rows(0, key(count, 0))? };
-        if rows.len() == usize::try_from(count).unwrap_or(usize::MAX) {
-            Ok(rows)
-        } else {
-            Err(StorageError::Corrupt("a message is missing"))
-        }
+        self.first_messages(count)
     }
 
     fn message(&self, id: &str, count: u32) -> Result<Option<MessageRow>, StorageError> {
-        if count == 0 || self.version()? == 0 {
-            return Ok(None);
-        }
-        let at = self.one(
-            "SELECT key FROM message WHERE id = ?1 AND key < ?2 ORDER BY key LIMIT 1",
-            &[Param::Text(id), Param::Integer(key(count, 0))],
-            |row| integer(row, 0),
-        )?;
-        let Some(at) = at else { return Ok(None) };
-        Ok(self.message_rows(at, at.saturating_add(PARTS))?.into_iter().next())
+        self.message_of(id, count)
+    }
+
+    fn message_at(&self, index: u32) -> Result<Option<MessageRow>, StorageError> {
+        self.message_of_index(index)
+    }
+
+    fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError> {
+        self.first_places(count)
     }
 
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {
@@ -344,6 +283,18 @@ impl<S: Sql> Storage for SqlStorage<S> {
             return Ok(None);
         }
         self.one(select_run!("WHERE id = ?1 ORDER BY turn LIMIT 1"), &[Param::Text(id.as_str())], read_run)
+    }
+
+    fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError> {
+        if self.version()? == 0 {
+            return Ok(None);
+        }
+        let key = Param::Text(key.as_str());
+        self.one(select_run!("WHERE request_key = ?1 ORDER BY turn DESC LIMIT 1"), &[key], read_run)
+    }
+
+    fn rewind_point(&self, id: &CheckpointId) -> Result<Option<CheckpointRow>, StorageError> {
+        self.point_of(id)
     }
 
     fn kept(&self, floor: Cursor) -> Result<Kept, StorageError> {
