@@ -18,6 +18,10 @@ pub enum Call {
     ChatSnapshot,
     /// Stop the current run.
     Stop,
+    /// One answer to a suspended run's call.
+    ToolResult,
+    /// The turn once more.
+    Retry,
     /// Delete the session.
     Delete,
     /// Stream wire v2.
@@ -110,6 +114,8 @@ fn chat(method: &str, id: &str, rest: [Option<&str>; 2]) -> Result<Route, NoRout
         [Some("stream"), None] => (Call::Reconnect, "GET"),
         [Some("snapshot"), None] => (Call::ChatSnapshot, "GET"),
         [Some("stop"), None] => (Call::Stop, "POST"),
+        [Some("tool-result"), None] => (Call::ToolResult, "POST"),
+        [Some("retry"), None] => (Call::Retry, "POST"),
         // A client whose `api` is already `/api/chat/:id` appends its chat id once more.
         [Some(again), Some("stream")] if again == id => (Call::Reconnect, "GET"),
         _ => return Err(NoRoute::NotFound),
@@ -134,6 +140,8 @@ impl Call {
             Self::Reconnect => "/chat/stream",
             Self::ChatSnapshot => "/chat/snapshot",
             Self::Stop => "/chat/stop",
+            Self::ToolResult => "/chat/tool-result",
+            Self::Retry => "/chat/retry",
             Self::Sse => "/sse",
             Self::WireSnapshot => "/snapshot",
             Self::Info => "/info",
@@ -154,6 +162,8 @@ impl Call {
             ("/chat/stream", _) => (Self::Reconnect, "GET"),
             ("/chat/snapshot", _) => (Self::ChatSnapshot, "GET"),
             ("/chat/stop", _) => (Self::Stop, "POST"),
+            ("/chat/tool-result", _) => (Self::ToolResult, "POST"),
+            ("/chat/retry", _) => (Self::Retry, "POST"),
             ("/sse", _) => (Self::Sse, "GET"),
             ("/snapshot", _) => (Self::WireSnapshot, "GET"),
             ("/info", _) => (Self::Info, "GET"),

@@ -228,13 +228,7 @@ impl Host {
     }
 
     /// The chunks after `after`, up to `until` or a good deal fewer, in a dialect's bytes. What came from rows is added to `read_bytes`.
-    fn slice(
-        &self,
-        step: &Step,
-        after: Cursor,
-        until: Cursor,
-        read_bytes: &mut usize,
-    ) -> Result<Slice, HostError> {
+    fn slice(&self, step: &Step, after: Cursor, until: Cursor, read_bytes: &mut usize) -> Result<Slice, HostError> {
         let batch = match self.session(|session| session.log().recent(after, until, SLICE_BYTES))? {
             Some(batch) => batch,
             None => {

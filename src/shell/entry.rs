@@ -35,6 +35,16 @@ impl Host {
         Ok(Entry { request, agent, keys: body.keys })
     }
 
+    /// A request that goes on with the last run, or runs it again, and brings nothing for its agent.
+    pub fn entry_of_last_run<'a>(&'a self, request: &'a Request) -> Result<Entry<'a>, Response> {
+        self.entry(request, "", ChatBody::default())
+    }
+
+    /// The same request, for the agent of this run.
+    pub fn for_run<'a>(&'a self, entry: Entry<'a>, agent: &str) -> Entry<'a> {
+        Entry { agent: self.config.agents.choose(Some(agent)), ..entry }
+    }
+
     /// The agent that shall start a run, once the deployment has what it needs, and what the request hands on to it.
     pub fn enter<'a>(&self, entry: Entry<'a>) -> Result<(&'a str, Option<Forwarded>), Response> {
         let Entry { request, agent, keys } = entry;

@@ -160,7 +160,6 @@ impl Host {
     }
 
     /// Resolves when something has been published, or the memory thrown away.
-    #[allow(dead_code)]
     pub fn moved(&self) -> oneshot::Receiver<()> {
         let (moves, moved) = oneshot::channel();
         if let Ok(mut watching) = self.watching.try_borrow_mut() {

@@ -17,9 +17,10 @@ use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::command::{Entry, Keyed, Opening, RewindCause, Start, StartRefused, Started, WriteRefused};
 use crate::core::error::Code;
-use crate::core::ids::{Cursor, RunId};
+use crate::core::ids::RunId;
 use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, Vocabulary};
+use crate::core::storage::RunRow;
 use crate::core::time::UnixMillis;
 use crate::dialect::ui::resync::{Reason, Resync};
 use crate::dialect::ui::vocabulary::ends_call;
@@ -90,7 +91,7 @@ pub enum NotStarted {
 
 impl Host {
     /// Starts a run.
-    pub fn start_run(self: &Rc<Self>, caller: &Caller, launch: Launch<'_>) -> Result<(RunId, Cursor), NotStarted> {
+    pub fn start_run(self: &Rc<Self>, caller: &Caller, launch: Launch<'_>) -> Result<RunRow, NotStarted> {
         let Launch { agent, forwarded, key, entry, continued, abandoned, held } = launch;
         let made: RefCell<Option<(RunWriter, Vec<Record>)>> = RefCell::new(None);
         let opening = |opening: &Opening<'_>| {
@@ -113,7 +114,7 @@ impl Host {
             entry,
             opening: &opening,
         };
-        let Started { effects, fence, start, superseded, .. } =
+        let Started { effects, fence, superseded, .. } =
             self.session(|session| session.start(start)).map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
         // Of the run that was taken over nothing is written any more, and its model call ends.
         self.abandon();
@@ -122,7 +123,8 @@ impl Host {
         if let Some(superseded) = superseded {
             console_log!("session {} run {}: superseded by {}", self.log_name, superseded, fence.run);
         }
-        let run = fence.run.clone();
+        let run = self.session(|session| session.run().cloned()).map_err(NotStarted::Host)?;
+        let run = run.ok_or(NotStarted::Host(HostError::Busy))?;
         if let (Some((writer, records)), Ok(upstream)) = (made.into_inner(), AbortController::new()) {
             let (watch, watched) = AbortHandle::new_pair();
             let signal = upstream.signal();
@@ -151,7 +153,7 @@ impl Host {
                 self.go(fence, agent, forwarded, signal);
             }
         }
-        Ok((run, start))
+        Ok(run)
     }
 
     /// Lets the producer speak, unless its run waits for the client's answers already.

@@ -21,6 +21,13 @@ pub fn header(request: &Request, name: &str) -> Option<String> {
     request.headers().get(name).ok().flatten()
 }
 
+/// Whether the client understands resync events: it says so by a header that only such a client sends.
+pub fn is_aware(request: &Request) -> bool {
+    let headers = js_sys::try_iter(&request.headers().keys()).ok().flatten();
+    let named = |name: String| name.starts_with("x-helix-") || name == "x-resume-from-sequence";
+    headers.into_iter().flatten().flatten().filter_map(|name| name.as_string()).any(named)
+}
+
 /// Reads a body of at most `limit` bytes. A declared size above it is refused unread, an undeclared one as soon as it is passed.
 pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError> {
     let declared = header(request, "content-length").and_then(|text| text.trim().parse::<usize>().ok());
@@ -48,14 +55,12 @@ pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError>
 }
 
 /// Resolves when the client leaves. Dropping it takes its listener away.
-#[allow(dead_code)]
 pub struct Leaving {
     signal: AbortSignal,
     listener: Closure<dyn FnMut()>,
     left: oneshot::Receiver<()>,
 }
 
-#[allow(dead_code)]
 impl Leaving {
     /// Listens to a request's signal.
     pub fn of(request: &Request) -> Self {

@@ -32,6 +32,7 @@ pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<
                 panic!("asked for by a test");
             }
         }
+        Some("release") => Ok(answer::json(200, &json!({ "released": host.release() }))),
         Some("counts") => {
             let counts = host.storage.counts().map_err(|error| answer::internal(&error))?;
             Ok(answer::json(200, &counts.into_iter().collect()))

@@ -16,8 +16,8 @@ use crate::core::error::{Code, Failure};
 use crate::core::record::Record;
 use crate::core::run::{EntryKind, Fence, Outcome};
 use crate::core::session::KEEP_ALIVE;
-use crate::core::storage::{CheckpointKind, Storage, StorageError};
-use crate::core::time::{Millis, UnixMillis};
+use crate::core::storage::{CheckpointKind, Storage};
+use crate::core::time::Millis;
 use crate::dialect::ui::tool_result::pending;
 use crate::dialect::ui::writer::RunWriter;
 use crate::model::agent::Agent;
@@ -183,7 +183,11 @@ impl Host {
             console_error!("session {} run {}: {error}", self.log_name, fence.run);
         }
         let records = writer.fail();
-        console_log!("session {} run {}: settled without its producer, {kept} uncommitted chunks kept", self.log_name, fence.run);
+        console_log!(
+            "session {} run {}: settled without its producer, {kept} uncommitted chunks kept",
+            self.log_name,
+            fence.run
+        );
         self.finish(fence, outcome, &records)
     }
 
@@ -208,7 +212,6 @@ impl Host {
             }
         }
     }
-
 }
 
 /// How long a silent producer may take to close its books.

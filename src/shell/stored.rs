@@ -86,9 +86,6 @@ impl Host {
         if let Some(records) = records.filter(|records| !records.is_empty()) {
             self.flush(fence, &records);
         }
-        if let Some(records) = records.filter(|records| !records.is_empty()) {
-            self.flush(fence, &records);
-        }
         if let Ok(Ok(effects)) = self.session(|session| session.begin_attempt(fence)) {
             let _ = self.persist(effects);
         }

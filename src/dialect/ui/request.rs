@@ -17,16 +17,17 @@ use crate::core::lenient_json;
 pub const MAX_DEPTH: usize = 120;
 
 /// What the client says it is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trigger {
     /// `submit-message`; also when the body names none.
+    #[default]
     Submit,
     /// `regenerate-message`.
     Regenerate,
 }
 
 /// A chat request's body.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChatBody {
     /// The chat's id, for routes without one in the path.
     pub id: Option<String>,

@@ -138,7 +138,8 @@ pub fn has_call(message: &Value, id: &str) -> bool {
 /// Whether a client's copy answers a call that was given up when another message took the place of the answer.
 pub fn is_late(sent: &Value, stored: &Value) -> bool {
     calls(sent).any(|part| {
-        let given_up = find(stored, call_of(part)).and_then(|stored| stored.get("errorText")) == Some(&ABANDONED.into());
+        let given_up =
+            find(stored, call_of(part)).and_then(|stored| stored.get("errorText")) == Some(&ABANDONED.into());
         given_up && is_answered(part) && part.get("errorText") != Some(&ABANDONED.into())
     })
 }

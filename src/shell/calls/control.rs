@@ -1,4 +1,4 @@
-//! Stop and delete.
+//! Stop, retry and delete.
 
 use std::rc::Rc;
 
@@ -8,11 +8,14 @@ use worker::Response;
 
 use super::Answer;
 use super::refusals::{absent, facts, unread, unreadable};
+use super::send::Plan;
 use crate::core::caller::Caller;
-use crate::core::command::StopTarget;
+use crate::core::command::{Entry as RunEntry, RewindCause, StopTarget};
 use crate::core::error::Code;
+use crate::core::ids::CheckpointId;
 use crate::core::run::Outcome;
 use crate::core::storage::{Storage, StorageError, Write};
+use crate::dialect::ui::request::ChatBody;
 use crate::dialect::ui::sanitise::has_refused_keys;
 use crate::shell::answer;
 use crate::shell::host::{Host, HostError};
@@ -25,7 +28,7 @@ impl Host {
         let named = named_run(&bytes)?;
         let target = self.session(|session| session.stop_target(caller, named.as_deref()));
         let (stopped, cause) = match target.map_err(|error| unreadable(&error))?.map_err(absent)? {
-            StopTarget::Running(fence) => {
+            StopTarget::Live(fence) => {
                 self.conclude(&fence, Outcome::Interrupted).map_err(|error| unreadable(&error))?;
                 (Some(fence.run), None)
             }
@@ -36,6 +39,41 @@ impl Host {
         body.extend(stopped.map(|run| ("runId".to_owned(), run.as_str().into())));
         body.extend(cause.map(|cause| ("cause".to_owned(), cause.into())));
         Ok(answer::json(200, &Value::Object(body)))
+    }
+
+    /// `POST /api/chat/:s/retry`: the last turn once more, or the one that began at a checkpoint.
+    pub(super) async fn retry(self: &Rc<Self>, caller: &Caller, request: &Request, query: &str) -> Answer {
+        let limit = self.config.settings.max_request_bytes;
+        let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
+        let body = object(&bytes)?;
+        let agent = text(&body, "agent")?;
+        self.session(|session| session.authorise(caller).map(|_| ()))
+            .map_err(|error| unreadable(&error))?
+            .map_err(absent)?;
+        let places = self.places(caller)?;
+        let conflict = |words: &str, cause: &str| {
+            answer::explained(Code::StateRunStartConflict, words, facts(json!({ "cause": cause })))
+        };
+        let (keep, cause) = match text(&body, "checkpointId")? {
+            None => {
+                let last = places.iter().rposition(|place| place.role == "user");
+                (last.map_or(0, |at| at.saturating_add(1)), RewindCause::Retry)
+            }
+            Some(id) => {
+                let point =
+                    self.storage.rewind_point(&CheckpointId::new(id)).map_err(|error| unreadable(&error.into()))?;
+                let Some(point) = point else {
+                    return Err(conflict("This checkpoint is not one to go back to", "checkpoint_unknown"));
+                };
+                (usize::try_from(point.message_count).unwrap_or(usize::MAX), RewindCause::Rollback)
+            }
+        };
+        if keep.checked_sub(1).and_then(|at| places.get(at)).is_none_or(|place| place.role != "user") {
+            return Err(conflict("There is no message to answer at this point", "nothing_to_answer"));
+        }
+        let keep = u32::try_from(keep).unwrap_or(u32::MAX);
+        let entry = self.entry(request, query, ChatBody { agent, ..ChatBody::default() })?;
+        self.launch(caller, entry, Plan::of(RunEntry::Rewind { keep, input: None, cause }))
     }
 
     pub(super) async fn delete(self: &Rc<Self>, caller: &Caller) -> Answer {
@@ -55,21 +93,33 @@ impl Host {
 
 /// The run that a stop names, as `runId` or `activeStreamId`.
 fn named_run(bytes: &[u8]) -> Result<Option<String>, Response> {
-    let refuse = |words: &str| answer::explained(Code::ValidationError, words, Map::new());
+    let body = object(bytes)?;
+    Ok(text(&body, "runId")?.or(text(&body, "activeStreamId")?))
+}
+
+/// A body that may be left out.
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, Response> {
     if bytes.trim_ascii().is_empty() {
-        return Ok(None);
+        return Ok(Map::new());
     }
     let body: Value = serde_json::from_slice(bytes).map_err(|_| refuse("the body must be JSON"))?;
     if has_refused_keys(&body) {
         return Err(refuse("the body must not contain a __proto__ key"));
     }
-    let Value::Object(body) = body else { return Err(refuse("the body must be a JSON object")) };
-    for key in ["runId", "activeStreamId"] {
-        match body.get(key) {
-            None | Some(Value::Null) => {}
-            Some(Value::String(run)) => return Ok(Some(run.clone())),
-            Some(_) => return Err(refuse("runId and activeStreamId must be strings")),
-        }
+    match body {
+        Value::Object(body) => Ok(body),
+        _ => Err(refuse("the body must be a JSON object")),
     }
-    Ok(None)
+}
+
+fn text(body: &Map<String, Value>, key: &str) -> Result<Option<String>, Response> {
+    match body.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(refuse(&format!("{key} must be a string"))),
+    }
+}
+
+fn refuse(words: &str) -> Response {
+    answer::explained(Code::ValidationError, words, Map::new())
 }

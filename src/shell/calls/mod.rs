@@ -1,11 +1,13 @@
 //! What the object does for each call: read the request, run one command, answer.
 //!
-//! * [`send`]: a chat POST. [`resume`]: responses that follow what is there. [`control`]: stop and delete.
+//! * [`send`]: a chat POST. [`results`]: answers to a suspended run's calls. [`resume`]: responses that follow what is there.
+//! * [`control`]: stop, retry and delete.
 //! * [`wire`]: `/sse`, `/info`, `/chunks` and the snapshot.
 //! * [`refusals`]: why a call is refused.
 
 mod control;
 mod refusals;
+mod results;
 mod resume;
 mod send;
 mod wire;
@@ -46,10 +48,12 @@ impl Host {
         let answer = match call {
             Call::Send => self.send(&caller, request, query).await,
             Call::Attach => self.attach(&caller, request).await,
-            Call::Reconnect => self.reconnect(&caller, request),
+            Call::Reconnect => self.reconnect(&caller, request).await,
             Call::ChatSnapshot => self.snapshot(&caller, query, false).await,
             Call::WireSnapshot => self.snapshot(&caller, query, true).await,
             Call::Stop => self.stop(&caller, request).await,
+            Call::ToolResult => self.tool_result(&caller, request).await,
+            Call::Retry => self.retry(&caller, request, query).await,
             Call::Delete => self.delete(&caller).await,
             Call::Sse => self.sse(&caller, request, query),
             Call::Info => self.info(&caller).await,

@@ -47,6 +47,35 @@ impl Host {
     }
 }
 
+/// `spec/helix.md` E12: what the client wants to go on with is not there.
+pub(super) fn resume_unknown() -> Response {
+    not_resumable("The message is not one that can be resumed; read the snapshot", "resume_message_unknown")
+}
+
+/// A continuation that does not exist, and why.
+pub(super) fn not_resumable(words: &str, cause: &str) -> Response {
+    answer::explained(Code::StateNotResumable, words, facts(json!({ "cause": cause })))
+}
+
+/// `spec/helix.md` E13: no run has said anything in time.
+pub(super) fn not_live() -> Response {
+    let code = Code::TransportStreamDrop;
+    let response = answer::explained(code, "No run has started", facts(json!({ "cause": "run_not_live" })));
+    let _ = response.headers().set("retry-after", "1");
+    response
+}
+
+/// `spec/helix.md` E14: the committed part of a reply could not be read.
+pub(super) fn history_unread(error: &HostError) -> Response {
+    worker::console_error!("{error}");
+    answer::error(Code::StateHistoryIncomplete)
+}
+
+/// A failure behind a commit: the request must not be repeated, so it is never a 503 (`spec/helix.md` E7, E11).
+pub(super) fn committed(response: Response) -> Response {
+    if response.status_code() == 503 { answer::error(Code::FrameworkInternalError) } else { response }
+}
+
 pub(super) fn facts(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,

@@ -23,7 +23,6 @@ use crate::dialect::ui::tool_result::{
     Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, is_late, pending,
 };
 use crate::dialect::ui::tool_submit::parse_tool_result;
-use crate::model::ui_route::request::Asked;
 use crate::shell::answer;
 use crate::shell::entry::Entry;
 use crate::shell::host::{Host, HostError};
@@ -148,8 +147,7 @@ impl Host {
         }
         let step_count = self.session(|session| session.checkpoint().map_or(0, |last| last.step_count));
         let step_count = step_count.map_err(|error| unreadable(&error))?;
-        let mut records: Vec<Record> =
-            told.into_iter().map(|chunk| Record::Chunk { chunk, attempt: None }).collect();
+        let mut records: Vec<Record> = told.into_iter().map(|chunk| Record::Chunk { chunk, attempt: None }).collect();
         records.push(Record::Commit(Commit { message, step_count }));
         let fence = run.fence();
         let effects = self.write_with_room(|session| session.answer(&fence, &records));
@@ -178,8 +176,8 @@ impl Host {
             continued: Some(Continued { message: message.clone(), answers }),
             ..Plan::of(RunEntry::Results { message: message.to_string() })
         };
-        let reply = run.message_id.as_str().to_owned();
-        let next = self.start(caller, entry, plan, Asked::ToolResult { reply: &reply })?;
+        let entry = self.for_run(entry, &run.agent);
+        let next = self.start(caller, entry, plan)?;
         Ok(Taken::Continues(next, message))
     }
 

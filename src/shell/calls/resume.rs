@@ -235,7 +235,9 @@ impl Host {
         loop {
             let waits = self.session(|session| {
                 session.authorise(caller).is_ok()
-                    && session.run().is_some_and(|run| run.status == RunStatus::Running && session.log().head() <= run.start)
+                    && session
+                        .run()
+                        .is_some_and(|run| run.status == RunStatus::Running && session.log().head() <= run.start)
             });
             if !waits.map_err(|error| unreadable(&error))? {
                 return Ok(());

@@ -8,7 +8,9 @@ use worker::Response;
 
 use super::Answer;
 use super::refusals::{committed, encode, facts, not_resumable, unread, unreadable};
+use crate::core::approval::Executor;
 use crate::core::caller::Caller;
+use crate::core::chunk::Chunk;
 use crate::core::command::{Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RequestKey};
@@ -17,9 +19,6 @@ use crate::core::storage::{MessagePlace, RunRow, Storage, StorageError};
 use crate::dialect::ui::identity::{Place, Standing, content_hash, regenerate_keeps, standing};
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
 use crate::dialect::ui::tool_result::{ABANDONED, abandon, pending};
-use crate::core::approval::Executor;
-use crate::core::chunk::Chunk;
-use crate::model::ui_route::request::Asked;
 use crate::shell::answer;
 use crate::shell::entry::Entry;
 use crate::shell::host::{Host, HostError};
@@ -109,7 +108,7 @@ impl Host {
             }
         };
         plan.key = keyed;
-        self.launch(caller, entry, plan, Asked::Send)
+        self.launch(caller, entry, plan)
     }
 
     /// A send whose key is known (`spec/helix.md` 5.8).
@@ -134,9 +133,7 @@ impl Host {
             return Ok(Plan::of(RunEntry::Send { input, abandoned: None }));
         };
         let message = self.stored_message(index).map_err(|error| unreadable(&error))?;
-        let failure = |id: &str| {
-            Chunk::new("tool-output-error").with("toolCallId", id).with("errorText", ABANDONED)
-        };
+        let failure = |id: &str| Chunk::new("tool-output-error").with("toolCallId", id).with("errorText", ABANDONED);
         let calls = pending(&message, Executor::Client).into_iter();
         let abandoned = calls.map(|call| (call.tool_name, failure(&call.tool_call_id))).collect();
         let entry = RunEntry::Send { input, abandoned: Some(abandon(message).to_string()) };
@@ -155,40 +152,27 @@ impl Host {
         let Some(keep) = regenerate_keeps(named, last_user, &known) else {
             return Err(not_resumable("There is no message to answer; send one", "nothing_to_answer"));
         };
-        let reply = places.get(keep).map(|place| place.id.as_str().to_owned());
         let keep = u32::try_from(keep).unwrap_or(u32::MAX);
         let plan = Plan::of(RunEntry::Rewind { keep, input: None, cause: RewindCause::Retry });
-        self.launch(caller, entry, plan, Asked::Regenerate { reply: reply.as_deref() })
+        self.launch(caller, entry, plan)
     }
 
     /// Starts what was planned and answers its stream.
-    pub(super) fn launch(
-        self: &Rc<Self>,
-        caller: &Caller,
-        entry: Entry<'_>,
-        plan: Plan,
-        asked: Asked<'_>,
-    ) -> Answer {
+    pub(super) fn launch(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, plan: Plan) -> Answer {
         let request = entry.request;
         let owned = plan.continued.as_ref().map(|continued| continued.message.clone());
-        let run = self.start(caller, entry, plan, asked)?;
+        let run = self.start(caller, entry, plan)?;
         // The run is committed: whatever happens now, the client must not send again what would be stored twice.
         self.first_response(request, &run, owned.as_ref()).map_err(committed)
     }
 
     /// Starts what was planned.
-    pub(super) fn start(
-        self: &Rc<Self>,
-        caller: &Caller,
-        entry: Entry<'_>,
-        plan: Plan,
-        asked: Asked<'_>,
-    ) -> Result<RunRow, Response> {
+    pub(super) fn start(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, plan: Plan) -> Result<RunRow, Response> {
         self.session(|session| session.may_start(caller, &plan.entry))
             .map_err(|error| unreadable(&error))?
             .map_err(|refused| self.refused(&refused))?;
         let held = self.config.settings.test_seams && header(entry.request, "x-test-hold").is_some();
-        let (agent, forwarded) = self.enter(entry, asked, &plan)?;
+        let (agent, forwarded) = self.enter(entry)?;
         let launch = Launch {
             agent,
             forwarded,

@@ -16,12 +16,13 @@ use crate::core::reader::{Reader, Scope};
 use crate::core::snapshot;
 use crate::core::storage::Storage;
 use crate::dialect::route::query_value;
+use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::OPENING;
 use crate::dialect::ui::sanitise::sanitise_message;
 use crate::dialect::wire;
 use crate::shell::answer;
 use crate::shell::host::Host;
-use crate::shell::readers::Dialect;
+use crate::shell::readers::{Dialect, Opening};
 use crate::shell::request::header;
 
 /// Most chunks of one page of `/chunks`.
@@ -66,7 +67,15 @@ impl Host {
             if waits { reader.waiting_for_live(session.view()) } else { reader }
         });
         let reader = reader.map_err(|error| unreadable(&error))?;
-        let stream = self.open_reader(request.signal().into(), Dialect::Wire, reader, OPENING, false);
+        let opening = Opening {
+            dialect: Dialect::Wire,
+            reader,
+            lens: Lens::default(),
+            prefix: OPENING,
+            finish_sent: false,
+            content_sent: false,
+        };
+        let stream = self.open_reader(request.signal().into(), opening);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, false))
     }
 

@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::upstream::{Outgoing, Reply, binding, relay};
 use super::{Job, Produced};
 use crate::core::error::{Code, Failure};
-use crate::core::run::Outcome;
+use crate::core::run::{EntryKind, Outcome};
 use crate::dialect::ui::sanitise::sanitise_message;
 use crate::dialect::ui::vocabulary::Floor;
 use crate::model::agent::Reference;
 use crate::model::parts::Batch;
-use crate::model::ui_route::request::{Forwarded, request_body};
+use crate::model::ui_route::request::{Asked, Forwarded, complete_keys, request_body};
 use crate::model::ui_route::settings::UiRouteSettings;
 use crate::model::ui_route::stream::RouteStream;
 
@@ -34,6 +34,14 @@ pub(super) async fn produce(
     // As a client of the newest version would hold and send it.
     let history: Vec<Value> =
         history.into_iter().filter_map(|message| sanitise_message(message, Floor::NEWEST)).collect();
+    let run = job.host.session(|session| session.run().map(|run| (run.entry, run.message_id.clone()))).ok().flatten();
+    let reply = run.as_ref().map(|(_, id)| id.as_str());
+    let asked = match (run.as_ref().map(|(entry, _)| *entry), reply) {
+        (Some(EntryKind::ToolResult), Some(reply)) => Asked::ToolResult { reply },
+        (Some(EntryKind::Retry), reply) => Asked::Regenerate { reply },
+        _ => Asked::Send,
+    };
+    let keys = complete_keys(keys, &job.host.name, asked, &history);
     let body = Value::Object(request_body(settings, keys, &history)).to_string();
     drop(history);
     let outgoing = Outgoing { address: settings.target.address(), binding, headers, body };
