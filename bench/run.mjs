@@ -12,16 +12,18 @@ import { bundle } from './bundle.mjs';
 import { now } from './client.mjs';
 import { startModel } from './fake-model.mjs';
 import { fanout } from './fanout.mjs';
+import { history } from './history.mjs';
 import { idle } from './idle.mjs';
 import { latency } from './latency.mjs';
 import { model } from './model.mjs';
 import { replay } from './replay.mjs';
 import { resume } from './resume.mjs';
 import { rows } from './rows.mjs';
+import { stalled } from './stalled.mjs';
 import { AGENTS } from './subjects.mjs';
 import { OUTPUT, startBaseline, startOurs, workFolder } from './workerd.mjs';
 
-const MEASURES = { bundle, append, latency, fanout, model, rows, replay, resume, idle };
+const MEASURES = { bundle, append, latency, fanout, model, rows, replay, resume, idle, stalled, history };
 
 const VARIANTS = { followed: { BATCH_WAIT_MS: '50' }, unbatched: { BATCH_WAIT_MS: '0' }, patient: { BATCH_WAIT_MS: '250' } };
 
