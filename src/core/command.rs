@@ -91,6 +91,8 @@ pub struct Start<'a> {
 pub struct Effects {
     /// In the order in which they must be applied.
     pub writes: Vec<Write>,
+    /// Chunks among them.
+    pub chunks: u64,
     /// Comes back in [`Session::confirmed`] once the writes are durable.
     pub ticket: Ticket,
 }

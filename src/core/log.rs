@@ -74,12 +74,13 @@ pub struct Log {
     open: Option<OpenBlock>,
     tail: VecDeque<Batch>,
     tail_bytes: usize,
+    written_bytes: u64,
 }
 
 impl Log {
     /// A log that storage holds up to `head`; `open` is its last block, when that can still be extended.
     pub fn load(floor: Cursor, head: Cursor, open: Option<OpenBlock>) -> Self {
-        Self { head, durable: head, floor, open, tail: VecDeque::new(), tail_bytes: 0 }
+        Self { head, durable: head, floor, open, tail: VecDeque::new(), tail_bytes: 0, written_bytes: 0 }
     }
 
     /// The last number handed out.
@@ -90,6 +91,11 @@ impl Log {
     /// The last number that storage has confirmed; no read goes past it.
     pub fn durable(&self) -> Cursor {
         self.durable
+    }
+
+    /// Bytes of all frames that were handed to storage since the log was loaded.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// The highest number that retention has removed.
@@ -156,6 +162,8 @@ impl Log {
 
     fn keep(&mut self, batch: Batch) {
         self.tail_bytes = self.tail_bytes.saturating_add(batch.bytes.len());
+        let written = u64::try_from(batch.bytes.len()).unwrap_or(u64::MAX);
+        self.written_bytes = self.written_bytes.saturating_add(written);
         self.tail.push_back(batch);
         self.trim();
     }

@@ -6,9 +6,9 @@
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
 //! * [`batch`]: when a producer's records are flushed.
-//! * [`view`] and [`reader`]: what a response may see, and what it does next.
+//! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
 //! * [`snapshot`]: the committed conversation.
-//! * [`config`]: the deployment's settings. [`lenient_json`]: JSON from servers and browsers that cut an emoji in two.
+//! * [`counters`]: what an object has done; [`digest`]: ids that log lines may carry. [`config`]: the deployment's settings. [`lenient_json`]: JSON from servers and browsers that cut an emoji in two.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
 pub mod batch;
@@ -17,11 +17,14 @@ pub mod caller;
 pub mod chunk;
 pub mod command;
 pub mod config;
+pub mod counters;
+pub mod digest;
 pub mod error;
 pub mod frame;
 pub mod ids;
 pub mod lenient_json;
 pub mod log;
+pub mod pace;
 pub mod reader;
 pub mod record;
 pub mod run;

@@ -32,6 +32,8 @@ pub enum Terminal {
     Dropped,
     /// The reader waited for a run, and none started in time.
     NotLive,
+    /// What comes next was removed, up to this floor: its client reads the snapshot.
+    Truncated(Cursor),
 }
 
 /// Why the service ends a response on purpose (`spec/helix.md` 4.5).
@@ -138,6 +140,11 @@ impl Reader {
         self.cursor = self.cursor.max(through);
     }
 
+    /// Whether history is behind the reader.
+    pub fn is_live(&self) -> bool {
+        self.joined.is_none()
+    }
+
     /// The end of history was announced, or need not be.
     pub fn announced(&mut self) {
         self.joined = None;
@@ -160,6 +167,9 @@ impl Reader {
         if self.cursor > view.durable() {
             // Beyond what is stored only a reader of another log can be, one that was removed and begun again.
             return if self.cursor > view.stored() { Next::End(Terminal::Dropped) } else { Next::Wait };
+        }
+        if from < limit && from < view.floor() {
+            return Next::End(Terminal::Truncated(view.floor()));
         }
         if from < limit {
             let until = match self.joined {
@@ -307,6 +317,28 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_below_the_floor_is_told_so_and_never_gets_a_hole() {
+        let trimmed =
+            |status, end| View::new(at(9), at(5), Some(StreamStatus::Ended), Some(run("r", status, 5, end, None)));
+        let over = trimmed(RunStatus::Completed, Some(9));
+        let cut = Next::End(Terminal::Truncated(at(5)));
+        for (cursor, expected) in [
+            (0, vec![cut]),
+            (4, vec![cut]),
+            (5, vec![Next::Slice(at(5), at(9)), Next::CaughtUp(at(9)), Next::End(Terminal::Completed)]),
+        ] {
+            let mut reader = Reader::open(Scope::Stream, at(cursor), &over);
+            assert_eq!(steps(&mut reader, &over), expected, "{cursor}");
+        }
+        let gone =
+            View::new(at(9), at(9), Some(StreamStatus::Ended), Some(run("r", RunStatus::Completed, 5, Some(9), None)));
+        let mut reader = Reader::open(Scope::Run(RunId::new("r")), at(7), &gone);
+        assert_eq!(steps(&mut reader, &gone), [Next::End(Terminal::Truncated(at(9)))]);
+        let mut at_end = Reader::open(Scope::Stream, at(9), &gone);
+        assert_eq!(steps(&mut at_end, &gone), [Next::CaughtUp(at(9)), Next::End(Terminal::Completed)]);
+    }
+
+    #[test]
     fn an_unknown_run_is_dropped_and_never_called_complete() {
         let mut reader = Reader::open(Scope::Run(RunId::new("gone")), at(1), &running(5));
         assert_eq!(steps(&mut reader, &running(5)), [Next::End(Terminal::Dropped)]);
@@ -321,7 +353,7 @@ mod tests {
             assert_eq!(Reader::open(Scope::Run(RunId::new(id)), at(7), &view).next(&view), Next::Wait, "{id}");
         }
         let mut reader = Reader::open(Scope::Run(RunId::new("r2")), at(0), &view);
-        view.advance(at(9), StreamStatus::Active, run("r2", RunStatus::Running, 7, None, None));
+        view.advance(at(9), 9, StreamStatus::Active, run("r2", RunStatus::Running, 7, None, None));
         assert_eq!(reader.next(&view), Next::CaughtUp(at(5)));
         reader.announced();
         assert_eq!(steps(&mut reader, &view), [Next::Slice(at(7), at(9)), Next::Wait]);

@@ -44,6 +44,7 @@ pub enum StreamStatus {
 struct Pending {
     ticket: Ticket,
     head: Cursor,
+    bytes: u64,
     status: StreamStatus,
     run: RunView,
 }
@@ -324,7 +325,7 @@ impl Session {
         while self.pending.front().is_some_and(|pending| pending.ticket <= ticket) {
             let Some(done) = self.pending.pop_front() else { break };
             self.log.confirmed(done.head);
-            self.view.advance(self.log.durable(), done.status, done.run);
+            self.view.advance(self.log.durable(), done.bytes, done.status, done.run);
         }
     }
 
@@ -405,12 +406,19 @@ impl Session {
 
     fn effects(&mut self, writes: Vec<Write>) -> Effects {
         let ticket = Ticket::fresh();
+        let chunks = self.log.head().get().saturating_sub(self.view.stored().get());
         if let (Some(row), Some(run)) = (&self.row, &self.run) {
             let head = self.log.head();
             self.view.stores(head);
-            self.pending.push_back(Pending { ticket, head, status: row.status, run: RunView::of(run) });
+            self.pending.push_back(Pending {
+                ticket,
+                head,
+                bytes: self.log.written_bytes(),
+                status: row.status,
+                run: RunView::of(run),
+            });
         }
-        Effects { writes, ticket }
+        Effects { writes, chunks, ticket }
     }
 }
 

@@ -46,6 +46,7 @@ impl RunView {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     durable: Cursor,
+    durable_bytes: u64,
     stored: Cursor,
     floor: Cursor,
     status: Option<StreamStatus>,
@@ -56,12 +57,25 @@ pub struct View {
 impl View {
     /// The view of a session that was just read from its rows.
     pub fn new(durable: Cursor, floor: Cursor, status: Option<StreamStatus>, run: Option<RunView>) -> Self {
-        Self { durable, stored: durable, floor, status, runs: run.into_iter().collect(), starting: Vec::new() }
+        Self {
+            durable,
+            durable_bytes: 0,
+            stored: durable,
+            floor,
+            status,
+            runs: run.into_iter().collect(),
+            starting: Vec::new(),
+        }
     }
 
     /// The durable head.
     pub fn durable(&self) -> Cursor {
         self.durable
+    }
+
+    /// Bytes of the frames that became durable since the log was loaded.
+    pub fn durable_bytes(&self) -> u64 {
+        self.durable_bytes
     }
 
     /// The highest sequence that retention has removed.
@@ -102,8 +116,9 @@ impl View {
         self.starting.push(id);
     }
 
-    pub(super) fn advance(&mut self, durable: Cursor, status: StreamStatus, run: RunView) {
+    pub(super) fn advance(&mut self, durable: Cursor, bytes: u64, status: StreamStatus, run: RunView) {
         self.durable = durable;
+        self.durable_bytes = self.durable_bytes.max(bytes);
         self.status = Some(status);
         self.starting.retain(|starting| *starting != run.id);
         match self.runs.back_mut().filter(|last| last.id == run.id) {

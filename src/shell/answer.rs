@@ -1,6 +1,6 @@
 //! Finished answers: JSON, typed errors, and the heads of streams.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use web_sys::ReadableStream;
 use worker::{Headers, Response, ResponseBuilder, console_error};
 
@@ -54,15 +54,8 @@ pub fn too_large(limit: usize, size: Option<usize>) -> Response {
     explained(code, code.message(), facts)
 }
 
-/// The facts of a cursor that lies outside of the log.
-pub fn beyond_head(head: u64, snapshot: String) -> Response {
-    let code = Code::StateCursorBeyondHead;
-    let facts = json!({ "head": head, "snapshot": snapshot });
-    explained(code, code.message(), facts.as_object().cloned().unwrap_or_default())
-}
-
 /// The head of an event stream. Proxies must neither compress nor buffer it (`spec/ai-sdk.md` A.9).
-pub fn events(stream: ReadableStream, chat: bool) -> Response {
+fn event_headers(chat: bool) -> Headers {
     let headers = Headers::new();
     let _ = headers.set("content-type", "text/event-stream");
     let _ = headers.set("cache-control", "no-cache, no-transform");
@@ -71,7 +64,17 @@ pub fn events(stream: ReadableStream, chat: bool) -> Response {
         let _ = headers.set("connection", "keep-alive");
         let _ = headers.set("x-vercel-ai-ui-message-stream", "v1");
     }
-    ResponseBuilder::new().with_headers(headers).stream(stream)
+    headers
+}
+
+/// An event stream.
+pub fn events(stream: ReadableStream, chat: bool) -> Response {
+    ResponseBuilder::new().with_headers(event_headers(chat)).stream(stream)
+}
+
+/// An event stream that is over already.
+pub fn events_of(frames: &[u8], chat: bool) -> Response {
+    ResponseBuilder::new().with_headers(event_headers(chat)).fixed(frames.to_vec())
 }
 
 /// 204 without a body: nothing to resume.

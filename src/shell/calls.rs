@@ -14,6 +14,7 @@ use super::readers::{Dialect, ReaderError};
 use super::request::{BodyError, body, header};
 use crate::core::caller::Caller;
 use crate::core::command::{Input, NotFound, StartRefused, StopTarget};
+use crate::core::counters::add;
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::reader::{Reader, Scope};
@@ -27,6 +28,7 @@ use crate::dialect::ui::reopen::reopen;
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
 use crate::dialect::ui::response::{OPENING, synthesise};
 use crate::dialect::ui::sanitise::{has_refused_keys, sanitise_message};
+use crate::dialect::wire;
 
 /// Chunks that a run is opened with: `run_started` and `start`.
 const OPENING_CHUNKS: u64 = 2;
@@ -134,15 +136,18 @@ impl Host {
         let asked = cursor_of(header(request, "x-resume-from-sequence").or_else(|| header(request, "last-event-id")))?;
         let found = self.session(|session| {
             session.authorise(caller)?;
-            Ok((session.run().cloned(), session.log().head()))
+            Ok((session.run().cloned(), session.log().head(), session.view().floor()))
         });
-        let (run, head) = found.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        let (run, head, floor) = found.map_err(|error| unreadable(&error))?.map_err(absent)?;
         let Some(run) = run else { return Err(answer::error(Code::StateSessionNotFound)) };
-        if let Some(asked) = asked.filter(|asked| *asked > head) {
-            return Err(self.beyond(asked, head));
+        if asked.is_some_and(|asked| asked > head) {
+            return Err(self.beyond(head));
         }
         if run.status == RunStatus::Failed {
             return Err(self.stream_failed(&run));
+        }
+        if asked.unwrap_or(run.start).max(run.start) < floor {
+            return Err(self.below_floor(floor));
         }
         let from = asked.unwrap_or(run.start).max(run.start);
         let own_id = header(request, "x-existing-message-id").filter(|id| !id.is_empty()).map(MessageId::new);
@@ -228,7 +233,7 @@ impl Host {
         let writes = match self.session(|session| session.delete(caller)) {
             Ok(writes) => writes.map_err(absent)?,
             Err(HostError::Storage(StorageError::Corrupt(what))) => {
-                worker::console_error!("session {}: deleted unread: {what}", self.name);
+                worker::console_error!("session {}: deleted unread: {what}", self.log_name);
                 vec![Write::DropAll]
             }
             Err(error) => return Err(unreadable(&error)),
@@ -236,7 +241,7 @@ impl Host {
         self.storage.apply(&writes).map_err(|error| unreadable(&error.into()))?;
         self.abandon();
         self.throw_away();
-        self.readers.break_all();
+        self.part_with_readers();
         self.erase().await.map_err(|error| unreadable(&error))?;
         Ok(answer::json(200, &json!({ "success": true })))
     }
@@ -244,10 +249,17 @@ impl Host {
     fn sse(self: &Rc<Self>, caller: &Caller, request: &Request, query: &str) -> Answer {
         let asked = query_value(query, "fromSequence").or_else(|| header(request, "last-event-id"));
         let asked = cursor_of(asked)?.unwrap_or(Cursor::START);
-        let head = self.session(|session| session.authorise(caller).map(|_| session.log().head()));
-        let head = head.map_err(|error| unreadable(&error))?.map_err(|_| stream_absent())?;
+        let place =
+            self.session(|session| session.authorise(caller).map(|_| (session.log().head(), session.view().floor())));
+        let (head, floor) = place.map_err(|error| unreadable(&error))?.map_err(|_| stream_absent())?;
+        if let Some(run) = query_value(query, "runId").filter(|run| !run.is_empty())
+            && self.storage.run(&RunId::new(run)).map_err(|error| unreadable(&error.into()))?.is_none()
+        {
+            // The cursor is one of another log, whose session had the same id.
+            return Ok(self.truncated(floor));
+        }
         if asked > head {
-            return Err(self.beyond(asked, head));
+            return Err(self.beyond(head));
         }
         let waits = query_value(query, "waitForLive").is_some_and(|value| value == "1");
         let reader = self.session(|session| {
@@ -257,6 +269,12 @@ impl Host {
         let reader = reader.map_err(|error| unreadable(&error))?;
         let stream = self.open_reader(request.signal().into(), Dialect::Wire, reader, OPENING, false);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, false))
+    }
+
+    /// A response that says only that what the cursor asks for is gone.
+    fn truncated(&self, floor: Cursor) -> Response {
+        self.count(|counters| add(&mut counters.truncated, 1));
+        answer::events_of(&wire::truncated(floor), false)
     }
 
     async fn info(self: &Rc<Self>, caller: &Caller) -> Answer {
@@ -282,6 +300,7 @@ impl Host {
             map.retain(|_, value| !value.is_null());
             map.insert("readers".into(), self.readers.len().into());
             map.insert("rowsWritten".into(), self.storage.connection().rows_written().into());
+            map.insert("counters".into(), self.counted());
         }
         Ok(answer::json(200, &body))
     }
@@ -303,7 +322,10 @@ impl Host {
             return Ok(answer::json(200, &json!({ "exists": false, "chunks": [] })));
         };
         if from > head {
-            return Err(self.beyond(from, head));
+            return Err(self.beyond(head));
+        }
+        if from < floor {
+            return Err(self.below_floor(floor));
         }
         let until = Cursor::new(from.get().saturating_add(limit as u64)).map_or(head, |until| until.min(head));
         let stored = self.stored_chunks(from, until).map_err(|error| unreadable(&error))?;
@@ -330,8 +352,20 @@ impl Host {
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
     }
 
-    fn beyond(&self, _asked: Cursor, head: Cursor) -> Response {
-        answer::beyond_head(head.get(), format!("/api/chat/{}/snapshot", encode(&self.name)))
+    fn beyond(&self, head: Cursor) -> Response {
+        self.see_snapshot(Code::StateCursorBeyondHead, json!({ "head": head }))
+    }
+
+    fn below_floor(&self, floor: Cursor) -> Response {
+        self.count(|counters| add(&mut counters.truncated, 1));
+        self.see_snapshot(Code::Truncated, json!({ "floor": floor }))
+    }
+
+    /// The cursor lies outside of the log; the answer says where to read on.
+    fn see_snapshot(&self, code: Code, place: Value) -> Response {
+        let mut facts = facts(place);
+        facts.insert("snapshot".into(), format!("/api/chat/{}/snapshot", encode(&self.name)).into());
+        answer::explained(code, code.message(), facts)
     }
 
     /// `spec/helix.md` E15: nothing to follow, because the run failed.

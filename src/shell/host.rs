@@ -22,6 +22,8 @@ use super::production::Production;
 use super::readers::Readers;
 use super::sql::ObjectConnection;
 use crate::core::command::Effects;
+use crate::core::counters::{Counters, add};
+use crate::core::digest;
 use crate::core::log::Ticket;
 use crate::core::session::{KEEP_ALIVE, Session};
 use crate::core::storage::sql::SqlStorage;
@@ -46,6 +48,10 @@ const SYNC_RETRY: Millis = Millis::new(1_000);
 pub struct Host {
     /// The session's id.
     pub name: String,
+    /// How log lines name it.
+    pub log_name: String,
+    /// What this object has done since it was loaded.
+    pub counters: RefCell<Counters>,
     /// The deployment's configuration.
     pub config: Config,
     /// Secrets and bindings.
@@ -71,8 +77,11 @@ pub struct Host {
 
 impl Host {
     pub fn new(name: String, object: ObjectStorage, env: Env, config: Config) -> Rc<Self> {
+        let log_name = if config.settings.log_session_ids { name.clone() } else { digest::short(&name) };
         Rc::new(Self {
             name,
+            log_name,
+            counters: RefCell::default(),
             config,
             env,
             storage: SqlStorage::new(ObjectConnection::new(object.clone())),
@@ -110,10 +119,14 @@ impl Host {
     /// Applies what a command decided, and publishes it once it is durable.
     pub fn persist(self: &Rc<Self>, effects: Effects) -> Result<(), HostError> {
         if let Err(error) = self.storage.apply(&effects.writes) {
-            console_error!("session {}: {error}", self.name);
+            console_error!("session {}: {error}", self.log_name);
             self.throw_away();
             return Err(error.into());
         }
+        self.count(|counters| {
+            add(&mut counters.flushes, 1);
+            add(&mut counters.appended, effects.chunks);
+        });
         self.unconfirmed.set(Some(effects.ticket));
         self.confirm_soon();
         Ok(())
@@ -181,7 +194,7 @@ impl Host {
 
     fn not_armed(&self, error: &JsValue) {
         self.armed.set(None);
-        console_error!("session {}: the alarm was not set: {}", self.name, error_text(error));
+        console_error!("session {}: the alarm was not set: {}", self.log_name, error_text(error));
     }
 
     /// The alarm rang: whatever is due is settled, and the next one armed last.
@@ -236,8 +249,8 @@ impl Host {
             let ticket = host.unconfirmed.take();
             let waiting = host.waiting.try_borrow_mut().map(|mut waiting| std::mem::take(&mut *waiting));
             if let Err(error) = host.sync().await {
-                console_error!("session {}: {error}", host.name);
-                host.readers.break_all();
+                console_error!("session {}: {error}", host.log_name);
+                host.evict_all();
                 host.throw_away();
                 sleep(SYNC_RETRY).await;
                 continue;

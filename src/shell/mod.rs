@@ -3,7 +3,7 @@
 //! * [`worker`]: the Worker; finds the session and passes the request on. [`object`]: the Durable Object; catches panics.
 //! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call.
 //! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
-//! * [`readers`] and [`body`]: open responses.
+//! * [`readers`]: open responses; [`drain`] feeds them, [`watch`] looks after them, [`body`] is the stream. [`journal`]: log lines and counters.
 //! * [`answer`], [`request`], [`incoming`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
 //! * [`seams`]: handles for tests.
 
@@ -13,9 +13,11 @@ mod body;
 mod calls;
 mod clock;
 mod config;
+mod drain;
 mod entry;
 mod host;
 mod incoming;
+mod journal;
 mod object;
 mod producers;
 mod production;
@@ -23,4 +25,5 @@ mod readers;
 mod request;
 mod seams;
 mod sql;
+mod watch;
 mod worker;

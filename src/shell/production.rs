@@ -15,6 +15,7 @@ use crate::core::batch::{Batcher, Flush};
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::command::{Due, Input, Start, StartRefused, Started};
+use crate::core::counters::add;
 use crate::core::error::{Code, Failure};
 use crate::core::frame;
 use crate::core::ids::{Cursor, MessageId, RunId};
@@ -155,7 +156,7 @@ impl Host {
             } else {
                 failure.clone()
             };
-            console_error!("session {} run {}: {failure}", self.name, fence.run);
+            console_error!("session {} run {}: {failure}", self.log_name, fence.run);
             let _ = self.session(|session| session.advise_retry(fence, failure.retry_after_ms));
             let _ = self.conclude(fence, Outcome::Failed(failure.code));
         }
@@ -176,7 +177,7 @@ impl Host {
         drop(production);
         let finished = self.finish(fence, outcome, &records);
         if let Err(error) = &finished {
-            console_error!("session {} run {}: {error}", self.name, fence.run);
+            console_error!("session {} run {}: {error}", self.log_name, fence.run);
             self.settle_or_come_back();
         }
         finished
@@ -197,7 +198,7 @@ impl Host {
     /// Settles a run that a failed write has cut; when that fails too, nobody is left waiting and the alarm tries again.
     fn settle_or_come_back(self: &Rc<Self>) {
         if self.settle().is_err() {
-            self.readers.break_all();
+            self.evict_all();
             self.arm(Some(now().after(KEEP_ALIVE)));
         }
     }
@@ -264,7 +265,7 @@ impl Host {
         let write = || match self.session(|session| session.append(fence, records))? {
             Ok(effects) => self.persist(effects).map(|()| true),
             Err(refused) => {
-                console_log!("session {} run {}: {refused}", self.name, fence.run);
+                console_log!("session {} run {}: {refused}", self.log_name, fence.run);
                 Ok(false)
             }
         };
@@ -274,7 +275,7 @@ impl Host {
             // What was lost is not in the log, so the run cannot go on; it is settled from what the rows hold.
             outcome => {
                 if let Ok(Err(error)) = outcome {
-                    console_error!("session {} run {}: {error}", self.name, fence.run);
+                    console_error!("session {} run {}: {error}", self.log_name, fence.run);
                 }
                 self.abandon();
                 self.throw_away();
@@ -285,9 +286,13 @@ impl Host {
 
     fn finish(self: &Rc<Self>, fence: &Fence, outcome: Outcome, records: &[Record]) -> Result<(), HostError> {
         match self.session(|session| session.finish(now(), fence, outcome, records))? {
-            Ok(effects) => self.persist(effects),
+            Ok(effects) => {
+                self.persist(effects)?;
+                self.log_settled(fence);
+                Ok(())
+            }
             Err(refused) => {
-                console_log!("session {} run {}: {refused}", self.name, fence.run);
+                console_log!("session {} run {}: {refused}", self.log_name, fence.run);
                 Ok(())
             }
         }
@@ -305,10 +310,11 @@ impl Host {
             kept = kept.saturating_add(1);
         });
         if let Err(error) = read {
-            console_error!("session {} run {}: {error}", self.name, fence.run);
+            console_error!("session {} run {}: {error}", self.log_name, fence.run);
         }
         let records = writer.fail();
-        console_log!("session {} run {}: its producer is gone, {kept} chunks kept", self.name, fence.run);
+        self.count(|counters| add(&mut counters.reaped, 1));
+        console_log!("session {} run {}: its producer is gone, {kept} chunks kept", self.log_name, fence.run);
         self.finish(fence, outcome, &records)
     }
 

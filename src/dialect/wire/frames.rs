@@ -21,6 +21,7 @@ pub fn terminal(terminal: Terminal) -> Vec<u8> {
         Terminal::Failed(code) => fail(code, false),
         Terminal::Dropped => fail(Code::TransportStreamDrop, true),
         Terminal::NotLive => not_live(),
+        Terminal::Truncated(floor) => truncated(floor),
     }
 }
 

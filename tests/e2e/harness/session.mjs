@@ -54,7 +54,7 @@ export function session(server, id = `s-${randomUUID()}`) {
     stop: (json = {}) => call(`${chat}/stop`, { json }),
     delete: () => call(chat, { method: 'DELETE' }),
     info: async () => (await call(`${own}/info`)).body,
-    sse: (fromSequence, { waitForLive, ...options } = {}) => openSse(`${own}/sse?${query({ fromSequence, waitForLive })}`, options),
+    sse: (fromSequence, { waitForLive, run, ...options } = {}) => openSse(`${own}/sse?${query({ fromSequence, waitForLive, runId: run })}`, options),
     /** What only a server with `TEST_SEAMS=1` answers: 'panic', 'counts', 'storage' (the operation as `json`). */
     seam: (name, options) => call(`${own}/__seam/x?${query({ name })}`, options),
     page: (fromSequence, limit) => call(`${own}/chunks?${query({ fromSequence, limit })}`),

@@ -8,11 +8,11 @@ import { session } from './session.mjs'
  * `stage({vars, agents, ready})` at a file's (or a describe's) top; inside tests: `stage.model`, `stage.server`, `stage.session(id?)`.
  * `ready(stage)` runs once both serve: hooks of one level do not wait for each other.
  */
-export function stage({ vars = {}, agents = openaiAgent, ready } = {}) {
+export function stage({ vars = {}, agents = openaiAgent, ready, ...launch } = {}) {
   const set = { session: (id) => session(set.server, id) }
   before(async () => {
     set.model = await startFakeModel()
-    set.server = await startRejoin({ vars, agents: agents(set.model) })
+    set.server = await startRejoin({ vars, agents: agents(set.model), ...launch })
     await ready?.(set)
   })
   after(async () => {

@@ -1,0 +1,267 @@
+//! The drain: gives hungry responses their next slice of the log.
+//!
+//! It decides with the borrows held, drops them, and only then writes, because a write may call back into the object. A buffer is encoded
+//! once and shared by all readers of the same dialect that stand at the same cursor.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::rc::Rc;
+
+use js_sys::Uint8Array;
+use worker::console_error;
+
+use super::body::Pen;
+use super::clock::{now, sleep};
+use super::host::{Host, HostError};
+use super::readers::{Dialect, Ending};
+use crate::core::counters::add;
+use crate::core::ids::Cursor;
+use crate::core::log::Batch;
+use crate::core::pace::Patience;
+use crate::core::reader::{Eviction, Next, Terminal};
+use crate::core::storage::{Storage, StorageError};
+use crate::core::time::{Millis, UnixMillis};
+use crate::dialect::ui::response as chat;
+use crate::dialect::wire;
+
+/// Bytes that a reader is given in one go.
+const SLICE_BYTES: usize = 256 * 1024;
+
+/// Bytes that are read from rows in one turn of the object, so that writers get theirs however many read history.
+const TURN_BYTES: usize = 1024 * 1024;
+
+/// What one reader does next, decided while the borrows were held.
+struct Step {
+    pen: Rc<Pen>,
+    dialect: Dialect,
+    next: Next,
+    hungry: bool,
+    finish_sent: bool,
+    late: Option<Eviction>,
+}
+
+/// A slice of the log in one dialect, encoded once.
+struct Slice {
+    bytes: Option<Uint8Array>,
+    through: Cursor,
+    log_bytes: usize,
+    finish: bool,
+}
+
+/// What one turn of the drain has at hand.
+struct Turn {
+    now: UnixMillis,
+    patience: Patience,
+    slices: HashMap<(Dialect, Cursor, Cursor), Slice>,
+    read_bytes: usize,
+}
+
+/// What became of a step.
+enum Stepped {
+    /// Another step may follow at once.
+    Again,
+    /// Nothing more for this reader now.
+    Done,
+    /// The turn has read enough; the reader's turn comes after others had theirs.
+    Later,
+}
+
+impl Host {
+    /// A reader wants more. When there is more, it gets it in a turn of its own: this may be called from within a write.
+    pub fn asks(self: &Rc<Self>, id: u64) {
+        if !matches!(self.step(id, None), Ok(Some(step)) if step.next != Next::Wait) {
+            return;
+        }
+        self.come_back(std::iter::once(id), None);
+    }
+
+    fn come_back(self: &Rc<Self>, ids: impl Iterator<Item = u64>, pause: Option<Millis>) {
+        if let Ok(mut asking) = self.readers.asking.try_borrow_mut() {
+            asking.extend(ids);
+        }
+        if self.readers.draining.replace(true) {
+            return;
+        }
+        let host = Rc::clone(self);
+        self.spawn(async move {
+            if let Some(pause) = pause {
+                sleep(pause).await;
+            }
+            host.readers.draining.set(false);
+            let asking = host.readers.asking.try_borrow_mut().map(|mut asking| std::mem::take(&mut *asking));
+            host.serve(asking.unwrap_or_default());
+        });
+    }
+
+    /// The log has moved: gives every hungry reader its next slice.
+    pub fn drain(self: &Rc<Self>) {
+        self.serve(self.readers.ids());
+    }
+
+    fn serve(self: &Rc<Self>, ids: impl IntoIterator<Item = u64>) {
+        if self.is_held() {
+            return;
+        }
+        let patience = Patience::of(&self.config.settings);
+        let mut turn = Turn { now: now(), patience, slices: HashMap::new(), read_bytes: 0 };
+        let mut later = Vec::new();
+        for id in ids {
+            loop {
+                match self.advance(id, &mut turn) {
+                    Stepped::Again => {}
+                    Stepped::Done => break,
+                    Stepped::Later => {
+                        later.push(id);
+                        break;
+                    }
+                }
+            }
+        }
+        if !later.is_empty() {
+            // A timer, not a task of this turn: requests that wait come first.
+            self.come_back(later.into_iter(), Some(Millis::default()));
+        }
+    }
+
+    fn advance(self: &Rc<Self>, id: u64, turn: &mut Turn) -> Stepped {
+        let Ok(Some(step)) = self.step(id, Some(turn)) else { return Stepped::Done };
+        match step.next {
+            Next::Wait => Stepped::Done,
+            Next::CaughtUp(head) => {
+                self.readers.change(id, |open| open.reader.announced());
+                if step.dialect == Dialect::Wire {
+                    step.pen.write(&Uint8Array::from(wire::caught_up(head).as_slice()));
+                }
+                Stepped::Again
+            }
+            Next::Slice(after, until) => {
+                if !step.hungry || !step.pen.has_room() {
+                    self.readers.change(id, |open| open.pace.waits(turn.now));
+                    if let Some(reason) = step.late {
+                        self.evict(id, reason);
+                    }
+                    return Stepped::Done;
+                }
+                self.give(id, &step, (after, until), turn)
+            }
+            Next::End(terminal) => {
+                let last = last_words(step.dialect, terminal, step.finish_sent);
+                self.close_reader(id, Ending::Terminal(terminal));
+                match last {
+                    Some(bytes) => {
+                        step.pen.write(&Uint8Array::from(bytes.as_slice()));
+                        step.pen.close();
+                    }
+                    None => step.pen.break_off(),
+                }
+                Stepped::Done
+            }
+        }
+    }
+
+    /// Gives a reader the slice between two cursors, or as much of it as is good for one go.
+    fn give(&self, id: u64, step: &Step, (after, until): (Cursor, Cursor), turn: &mut Turn) -> Stepped {
+        let slice = match turn.slices.entry((step.dialect, after, until)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if turn.read_bytes >= TURN_BYTES => return Stepped::Later,
+            Entry::Vacant(place) => match self.slice(step.dialect, after, until, &mut turn.read_bytes) {
+                Ok(slice) => place.insert(slice),
+                Err(error) => {
+                    console_error!("session {}: {error}", self.log_name);
+                    self.evict(id, Eviction::ServerError);
+                    return Stepped::Done;
+                }
+            },
+        };
+        let sent = slice.bytes.as_ref().map_or(0, |bytes| usize::try_from(bytes.length()).unwrap_or(0));
+        self.readers.change(id, |open| {
+            open.gave(turn.now, slice.through, slice.log_bytes, sent);
+            open.finish_sent |= slice.finish;
+        });
+        self.count(|counters| {
+            add(&mut counters.chunks_sent, slice.through.get().saturating_sub(after.get()));
+            add(&mut counters.bytes_sent, u64::try_from(sent).unwrap_or(u64::MAX));
+        });
+        if let Some(bytes) = &slice.bytes {
+            step.pen.write(bytes);
+        }
+        Stepped::Again
+    }
+
+    fn step(&self, id: u64, turn: Option<&Turn>) -> Result<Option<Step>, HostError> {
+        // Loads the session, if need be, before the borrow: a load calls into JavaScript.
+        self.session(|_| ())?;
+        self.session(|session| {
+            self.readers.look(id, |open| Step {
+                pen: open.body.pen(),
+                dialect: open.dialect,
+                next: open.reader.next(session.view()),
+                hungry: open.body.is_hungry(),
+                finish_sent: open.finish_sent,
+                late: turn.and_then(|turn| {
+                    let held = open.is_held_to_log();
+                    open.pace.verdict(turn.now, session.view(), held, &turn.patience)
+                }),
+            })
+        })
+    }
+
+    /// The chunks after `after`, up to `until` or a good deal fewer, in a dialect's bytes. What came from rows is added to `read_bytes`.
+    fn slice(
+        &self,
+        dialect: Dialect,
+        after: Cursor,
+        until: Cursor,
+        read_bytes: &mut usize,
+    ) -> Result<Slice, HostError> {
+        let batch = match self.session(|session| session.log().recent(after, until, SLICE_BYTES))? {
+            Some(batch) => batch,
+            None => {
+                let batch = self.stored_batch(after, until)?;
+                *read_bytes = read_bytes.saturating_add(batch.bytes.len());
+                batch
+            }
+        };
+        let log_bytes = batch.bytes.len();
+        let (bytes, finish) = match dialect {
+            Dialect::Wire => (batch.bytes, false),
+            Dialect::Chat => {
+                let mut out = Vec::with_capacity(batch.bytes.len());
+                let projected = chat::project_stored(&batch.bytes, self.config.floor, &mut out)
+                    .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
+                (out, projected.finish)
+            }
+        };
+        let bytes = (!bytes.is_empty()).then(|| Uint8Array::from(bytes.as_slice()));
+        Ok(Slice { bytes, through: batch.through, log_bytes, finish })
+    }
+
+    /// A batch from the rows, cut at both cursors.
+    fn stored_batch(&self, after: Cursor, until: Cursor) -> Result<Batch, HostError> {
+        let mut batch = Batch { after, through: after, bytes: Vec::new() };
+        for block in self.storage.blocks(after, SLICE_BYTES)? {
+            batch.take(&block, until);
+        }
+        if batch.through == after {
+            return Err(StorageError::Corrupt("the log has a gap").into());
+        }
+        Ok(batch)
+    }
+}
+
+/// How a response ends; `None` breaks its body.
+fn last_words(dialect: Dialect, terminal: Terminal, finish_sent: bool) -> Option<Vec<u8>> {
+    if dialect == Dialect::Wire {
+        return Some(wire::terminal(terminal));
+    }
+    let outcome = match terminal {
+        Terminal::Completed => chat::Outcome::Completed,
+        Terminal::Paused => chat::Outcome::Suspended,
+        Terminal::Interrupted => chat::Outcome::Stopped,
+        Terminal::Failed(code) => chat::Outcome::Failed(code),
+        Terminal::Dropped | Terminal::NotLive | Terminal::Truncated(_) => return None,
+    };
+    let mut bytes = Vec::new();
+    chat::terminal(outcome, finish_sent, &mut bytes);
+    Some(bytes)
+}
