@@ -7,15 +7,18 @@ import { jsdo, ours } from './subjects.mjs';
 
 const ROUNDS = 3;
 const READERS = scaled(1_000);
-const CYCLES = scaled(2_000);
+// As many again go before them: until then the collectors of both take their time, and memory grows.
+const CYCLES = scaled(6_000);
 const WIDTH = 50;
 // Bytes per cycle.
-const NOISE = 2_048;
+const NOISE = 4_096;
 
+/** All of them wait: what was appended before is not read. */
 async function openAll(subject, session, count) {
+  const head = await subject.append(session, 'before');
   const streams = [];
   while (streams.length < count) {
-    streams.push(...await Promise.all(Array.from({ length: Math.min(WIDTH, count - streams.length) }, () => subject.follow(session))));
+    streams.push(...await Promise.all(Array.from({ length: Math.min(WIDTH, count - streams.length) }, () => subject.follow(session, head))));
   }
   return streams;
 }
@@ -64,12 +67,13 @@ export async function idle(bench) {
     const [subject, pid] = subjects[name]();
     const session = `cycles-${name}`;
     await subject.open(session);
-    await cycle(subject, session, CYCLES / 4);
+    await cycle(subject, session, CYCLES);
     const points = [];
     const began = now();
-    for (let done = 0; done <= CYCLES; done += CYCLES / 10) {
-      points.push([done, await settled(pid)]);
+    points.push([0, await settled(pid)]);
+    for (let done = CYCLES / 10; done <= CYCLES; done += CYCLES / 10) {
       await cycle(subject, session, CYCLES / 10);
+      points.push([done, await settled(pid)]);
     }
     rates[name] = CYCLES / ((now() - began) / 1000);
     slopes[name] = { value: slope(points), points };

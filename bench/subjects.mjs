@@ -69,8 +69,9 @@ export function ours(origin, dialect = 'sse') {
     untilReaders(session, count) {
       return untilInfo(origin, session, async (seen) => seen.readers === count || (await this.append(session, WARM), false));
     },
-    async follow(session) {
-      const path = dialect === 'sse' ? `/sessions/${session}/sse` : `/api/chat/${session}/stream`;
+    /** `from`: a cursor, on `/sse` only; the head for a reader that is to wait at once. */
+    async follow(session, from = 0) {
+      const path = dialect === 'sse' ? `/sessions/${session}/sse?fromSequence=${from}` : `/api/chat/${session}/stream`;
       const stream = await Stream.open(origin, 'GET', path);
       // The comment that opens it, then what the run's start wrote.
       await stream.until(2);
