@@ -5,7 +5,7 @@ import { settled } from './memory.mjs';
 import { interleave, quantile, ratio, scaled, spread } from './stats.mjs';
 import { field, ours } from './subjects.mjs';
 
-const ROUNDS = 3;
+const ROUNDS = 2;
 const READERS = 100;
 const CHUNK_BYTES = 64 << 10;
 const CHUNKS = Math.ceil(scaled(32 << 20) / CHUNK_BYTES);
