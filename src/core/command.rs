@@ -42,6 +42,15 @@ pub enum WriteRefused {
     /// The log has no numbers left.
     #[error(transparent)]
     Full(#[from] SequenceOutOfRange),
+    /// The session may not grow by this, or does not know yet how large it is. Let [`Session::retain`] make room and write once more:
+    /// when that is refused too, the run alone is too large, and fails with [`Code::StateSessionFull`].
+    ///
+    /// [`Session::retain`]: super::session::Session::retain
+    #[error("there is no room for {wanted} bytes more")]
+    NoRoom {
+        /// Bytes that the write would add.
+        wanted: u64,
+    },
 }
 
 impl StartRefused {

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use thiserror::Error;
 
+use super::retention::Policy;
 use super::time::Millis;
 
 /// Settings that the session machine and its shell follow.
@@ -59,20 +60,13 @@ impl Settings {
     /// # Errors
     /// [`InvalidSetting`] names the first variable that cannot be used.
     pub fn read(read: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidSetting> {
-        let millis = |name: &'static str, default: u64, least: u64| {
-            let Some(text) = read(name).filter(|text| !text.trim().is_empty()) else { return Ok(Millis::new(default)) };
-            text.trim()
-                .parse::<u64>()
-                .ok()
-                .filter(|ms| (least..=MAX_TIMER).contains(ms))
-                .map(Millis::new)
-                .ok_or(InvalidSetting { name, expected: "a whole number of milliseconds, at most 2147483647" })
-        };
         let number = |name: &'static str, default: u64, within: RangeInclusive<u64>, expected: &'static str| {
             let Some(text) = read(name).filter(|text| !text.trim().is_empty()) else { return Ok(default) };
             let number = text.trim().parse::<u64>().ok().filter(|number| within.contains(number));
             number.ok_or(InvalidSetting { name, expected })
         };
+        let millis = |name, default, least| number(name, default, least..=MAX_TIMER, MS_OF_A_TIMER).map(Millis::new);
+        let alarm = |name, default| number(name, default, 1..=TEN_YEARS_MS, MS_UP_TO_TEN_YEARS).map(Millis::new);
         let bytes = number("MAX_REQUEST_BYTES", 10 << 20, 1..=100 << 20, "a whole number of bytes, at most 104857600")?;
         let readers = number("MAX_READERS", 1_000, 1..=30_000, "a whole number from 1 to 30000")?;
         let attempts = number("MAX_ATTEMPTS", 3, 1..=100, "a whole number from 1 to 100")?;
@@ -82,8 +76,8 @@ impl Settings {
             heartbeat: millis("HEARTBEAT_MS", 15_000, 1)?,
             batch_wait: millis("BATCH_WAIT_MS", 50, 0)?,
             live_wait: millis("LIVE_WAIT_MS", 30_000, 1)?,
-            retention: millis("RETENTION_MS", DAY_MS, 1)?,
-            session_ttl: Some(millis("SESSION_TTL_MS", 0, 1)?).filter(|ttl| *ttl > Millis::default()),
+            retention: alarm("RETENTION_MS", DAY_MS)?,
+            session_ttl: Some(alarm("SESSION_TTL_MS", 0)?).filter(|ttl| *ttl > Millis::default()),
             max_session_bytes: number("MAX_SESSION_BYTES", 1 << 30, 1 << 10..=9 << 30, BYTES_UP_TO_9_GB)?,
             max_readers: usize::try_from(readers).unwrap_or(usize::MAX),
             reader_lag_bytes: number("READER_LAG_BYTES", 8 << 20, 1..=9 << 30, BYTES_UP_TO_9_GB)?,
@@ -96,6 +90,16 @@ impl Settings {
             test_seams: read("TEST_SEAMS").is_some_and(|text| text == "1"),
         })
     }
+
+    /// What a session follows of them.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            lease: self.lease,
+            retention: self.retention,
+            ttl: self.session_ttl,
+            max_bytes: self.max_session_bytes,
+        }
+    }
 }
 
 /// 24 hours, in ms.
@@ -105,6 +109,13 @@ const BYTES_UP_TO_9_GB: &str = "a whole number of bytes, at most 9663676416";
 
 /// Longest timer of the runtime, in ms.
 const MAX_TIMER: u64 = 2_147_483_647;
+
+const MS_OF_A_TIMER: &str = "a whole number of milliseconds, at most 2147483647";
+
+/// What waits for the object's alarm may wait longer than a timer can.
+const TEN_YEARS_MS: u64 = 315_360_000_000;
+
+const MS_UP_TO_TEN_YEARS: &str = "a whole number of milliseconds from 1 to 315360000000";
 
 #[cfg(test)]
 mod tests {
@@ -123,6 +134,21 @@ mod tests {
         assert_eq!((settings.reader_stale, settings.reader_max_age), (Millis::new(60_000), Millis::new(3_600_000)));
         assert_eq!(settings.max_attempts, 3);
         assert!(settings.allowed_origins.is_empty() && !settings.test_seams);
+    }
+
+    #[test]
+    fn what_is_kept_may_be_kept_for_ten_years() {
+        let with = |name: &'static str, value: &'static str| {
+            Settings::read(move |asked| (asked == name).then(|| value.to_owned()))
+        };
+        let ten_years = Millis::new(TEN_YEARS_MS);
+        assert_eq!(with("RETENTION_MS", "315360000000").unwrap().policy().retention, ten_years);
+        assert_eq!(with("SESSION_TTL_MS", " 315360000000 ").unwrap().policy().ttl, Some(ten_years));
+        for (name, value) in [("RETENTION_MS", "315360000001"), ("RETENTION_MS", "0"), ("SESSION_TTL_MS", "never")] {
+            assert_eq!(with(name, value).unwrap_err(), InvalidSetting { name, expected: MS_UP_TO_TEN_YEARS });
+        }
+        let (max_bytes, name) = (4 << 20, "MAX_SESSION_BYTES");
+        assert_eq!(with(name, "4194304").unwrap().policy().max_bytes, max_bytes);
     }
 
     #[test]

@@ -44,6 +44,8 @@ codes! {
     StateRunSuperseded = "state_run_superseded", 409, false, "This run was superseded by another one";
     /// A write of a run that has already ended.
     StateRunEnded = "state_run_ended", 409, false, "This run has already ended";
+    /// A live run alone is larger than a session may be.
+    StateSessionFull = "state_session_full", 409, false, "The reply is larger than this session can store";
     /// The requested continuation does not exist.
     StateNotResumable = "state_not_resumable", 409, true, "Read the snapshot and resume from it";
     /// No such session, or not yours.

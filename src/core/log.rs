@@ -65,12 +65,29 @@ impl Batch {
     }
 }
 
+/// Chunks with their numbers, ready to be stored.
+#[derive(Debug)]
+pub struct Encoded {
+    through: Cursor,
+    frames: Vec<Frame>,
+    bytes: Vec<u8>,
+}
+
+impl Encoded {
+    /// Bytes that the log grows by when it stores them.
+    pub fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+}
+
 /// The log's head, floor, open block and tail.
 #[derive(Debug)]
 pub struct Log {
     head: Cursor,
     durable: Cursor,
     floor: Cursor,
+    /// Bytes of all blocks; `None` until somebody has added them up.
+    size: Option<u64>,
     open: Option<OpenBlock>,
     tail: VecDeque<Batch>,
     tail_bytes: usize,
@@ -80,7 +97,8 @@ pub struct Log {
 impl Log {
     /// A log that storage holds up to `head`; `open` is its last block, when that can still be extended.
     pub fn load(floor: Cursor, head: Cursor, open: Option<OpenBlock>) -> Self {
-        Self { head, durable: head, floor, open, tail: VecDeque::new(), tail_bytes: 0, written_bytes: 0 }
+        let size = (head <= floor).then_some(0);
+        Self { head, durable: head, floor, size, open, tail: VecDeque::new(), tail_bytes: 0, written_bytes: 0 }
     }
 
     /// The last number handed out.
@@ -103,6 +121,26 @@ impl Log {
         self.floor
     }
 
+    /// Bytes of all blocks, durable or not; `None` until [`Log::measured`] has told.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// The blocks hold this many bytes at this moment.
+    pub fn measured(&mut self, bytes: u64) {
+        self.size = Some(bytes);
+    }
+
+    /// Retention removes everything up to `floor`, which is the end of a run; `bytes` stay.
+    pub fn cut(&mut self, floor: Cursor, bytes: u64) {
+        self.floor = self.floor.max(floor);
+        self.size = Some(bytes);
+        self.open = self.open.take().filter(|open| floor.lacks(open.last));
+        while self.tail.front().is_some_and(|oldest| oldest.through <= floor) {
+            self.forget_oldest();
+        }
+    }
+
     /// Numbers the chunks and lays them into rows. All or nothing: on an error the log is as it was.
     ///
     /// # Errors
@@ -112,8 +150,19 @@ impl Log {
         run: &RunId,
         chunks: impl IntoIterator<Item = (&'a Chunk, &'a Stamp)>,
     ) -> Result<Vec<Write>, SequenceOutOfRange> {
-        let after = self.head;
-        let mut through = after;
+        let encoded = self.encode(chunks)?;
+        Ok(self.store(run, encoded))
+    }
+
+    /// Numbers the chunks with what comes next in this log, and changes nothing.
+    ///
+    /// # Errors
+    /// [`SequenceOutOfRange`] when the numbers are used up.
+    pub fn encode<'a>(
+        &self,
+        chunks: impl IntoIterator<Item = (&'a Chunk, &'a Stamp)>,
+    ) -> Result<Encoded, SequenceOutOfRange> {
+        let mut through = self.head;
         let mut frames = Vec::new();
         let mut bytes = Vec::new();
         for (chunk, stamp) in chunks {
@@ -125,14 +174,21 @@ impl Log {
             let attempt = stamp.attempt.as_ref().map(|(id, _)| id.clone());
             frames.push(Frame { sequence, attempt, bytes: encoded });
         }
-        if frames.is_empty() {
-            return Ok(Vec::new());
+        Ok(Encoded { through, frames, bytes })
+    }
+
+    /// Lays chunks into rows that were numbered since the last store.
+    pub fn store(&mut self, run: &RunId, encoded: Encoded) -> Vec<Write> {
+        if encoded.frames.is_empty() {
+            return Vec::new();
         }
+        self.size = self.size.map(|size| size.saturating_add(encoded.size()));
+        let Encoded { through, frames, bytes } = encoded;
         let (writes, open) = lay(self.open.take(), run, frames);
         self.open = open;
+        self.keep(Batch { after: self.head, through, bytes });
         self.head = through;
-        self.keep(Batch { after, through, bytes });
-        Ok(writes)
+        writes
     }
 
     /// Storage has everything up to this head.
@@ -142,9 +198,9 @@ impl Log {
     }
 
     /// The frames after `cursor` up to `until` as far as they are in memory, one flush at least, then more until `max_bytes`, and never
-    /// past the durable head. `None` when the reader must go to the blocks first.
+    /// past the durable head. `None` when the reader must go to the blocks first, or lies below the floor.
     pub fn recent(&self, cursor: Cursor, until: Cursor, max_bytes: usize) -> Option<Batch> {
-        if self.tail.front().is_none_or(|oldest| cursor < oldest.after) {
+        if cursor < self.floor || self.tail.front().is_none_or(|oldest| cursor < oldest.after) {
             return None;
         }
         let until = until.min(self.durable);
@@ -171,9 +227,13 @@ impl Log {
     /// Only what is unconfirmed, and so in no block that may be read, is kept beyond the budget.
     fn trim(&mut self) {
         while self.tail_bytes > TAIL_BYTES && self.tail.front().is_some_and(|oldest| oldest.through <= self.durable) {
-            if let Some(oldest) = self.tail.pop_front() {
-                self.tail_bytes = self.tail_bytes.saturating_sub(oldest.bytes.len());
-            }
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.tail.pop_front() {
+            self.tail_bytes = self.tail_bytes.saturating_sub(oldest.bytes.len());
         }
     }
 }
@@ -296,6 +356,38 @@ mod tests {
         assert_eq!(log.append(&run, [(&chunk, &stamp), (&chunk, &stamp)]), Err(SequenceOutOfRange));
         assert_eq!(format!("{log:?}"), before);
         assert!(log.append(&run, [(&chunk, &stamp)]).is_ok());
+    }
+
+    #[test]
+    fn what_is_cut_is_in_memory_no_more() {
+        let mut log = Log::load(Cursor::START, Cursor::START, None);
+        append(&mut log, &["a", "b"]);
+        append(&mut log, &["c"]);
+        log.confirmed(at(3));
+        let whole = log.size().unwrap();
+        log.cut(at(2), whole / 3);
+        assert_eq!((log.floor(), log.head(), log.size()), (at(2), at(3), Some(whole / 3)));
+        assert_eq!((read(&log, 0, 999), read(&log, 1, 999)), (None, None));
+        assert_eq!(read(&log, 2, 999), Some((vec![3], 3)));
+        log.cut(at(3), 0);
+        assert_eq!((read(&log, 2, 999), log.tail_bytes), (None, 0));
+        assert!(matches!(&append(&mut log, &["d"])[..], [Write::OpenBlock(row)] if row.key == 4 * 1024));
+        log.cut(at(1), log.size().unwrap());
+        assert_eq!(log.floor(), at(3), "the floor never goes back");
+    }
+
+    #[test]
+    fn a_loaded_log_does_not_know_its_size_until_it_is_told() {
+        let mut log = Log::load(at(2), at(7), None);
+        append(&mut log, &["a"]);
+        assert_eq!(log.size(), None);
+        log.measured(500);
+        let more = append(&mut log, &["b"]);
+        let added = more.iter().map(|w| if let Write::OpenBlock(r) = w { r.bytes.len() } else { 0 }).sum::<usize>();
+        let extended =
+            more.iter().map(|w| if let Write::ExtendBlock { bytes, .. } = w { bytes.len() } else { 0 }).sum::<usize>();
+        assert_eq!(log.size(), Some(500 + (added + extended) as u64));
+        assert_eq!(Log::load(at(7), at(7), None).size(), Some(0), "everything was removed");
     }
 
     #[test]

@@ -6,9 +6,11 @@
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
 //! * [`batch`]: when a producer's records are flushed.
+//! * [`retention`]: what is kept, how long, and how far the log is cut.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
 //! * [`snapshot`]: the committed conversation.
-//! * [`counters`]: what an object has done; [`digest`]: ids that log lines may carry. [`config`]: the deployment's settings. [`lenient_json`]: JSON from servers and browsers that cut an emoji in two.
+//! * [`counters`]: what an object has done; [`digest`]: ids that log lines may carry. [`config`]: the deployment's settings.
+//! * [`event_stream`]: server-sent events, from bytes cut anywhere. [`lenient_json`]: JSON that cuts an emoji in two.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
 pub mod batch;
@@ -20,6 +22,7 @@ pub mod config;
 pub mod counters;
 pub mod digest;
 pub mod error;
+pub mod event_stream;
 pub mod frame;
 pub mod ids;
 pub mod lenient_json;
@@ -27,6 +30,7 @@ pub mod log;
 pub mod pace;
 pub mod reader;
 pub mod record;
+pub mod retention;
 pub mod run;
 pub mod session;
 #[cfg(test)]

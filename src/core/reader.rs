@@ -34,6 +34,8 @@ pub enum Terminal {
     NotLive,
     /// What comes next was removed, up to this floor: its client reads the snapshot.
     Truncated(Cursor),
+    /// Another run took the session; [`Reader::move_on`] follows it.
+    Superseded,
 }
 
 /// Why the service ends a response on purpose (`spec/helix.md` 4.5).
@@ -140,6 +142,17 @@ impl Reader {
         self.cursor = self.cursor.max(through);
     }
 
+    /// From a run that was superseded to the one that took its place, behind the first `opening` chunks of it: the response has had an
+    /// opening of its own. `false` when that run is not known any more.
+    pub fn move_on(&mut self, opening: u64, view: &View) -> bool {
+        let Scope::Run(id) = &self.scope else { return false };
+        let Some(successor) = view.successor(id) else { return false };
+        let begin = Cursor::new(successor.start.get().saturating_add(opening)).unwrap_or(successor.start);
+        self.cursor = self.cursor.max(begin);
+        self.scope = Scope::Run(successor.id.clone());
+        true
+    }
+
     /// Whether history is behind the reader.
     pub fn is_live(&self) -> bool {
         self.joined.is_none()
@@ -198,7 +211,7 @@ fn run_terminal(status: RunStatus, error: Option<Code>) -> Option<Terminal> {
         RunStatus::Completed => Some(Terminal::Completed),
         RunStatus::Interrupted => Some(Terminal::Interrupted),
         RunStatus::Failed => Some(Terminal::Failed(error.unwrap_or(Code::FrameworkInternalError))),
-        RunStatus::Superseded => Some(Terminal::Dropped),
+        RunStatus::Superseded => Some(Terminal::Superseded),
     }
 }
 
@@ -369,6 +382,19 @@ mod tests {
     }
 
     #[test]
+    fn the_reader_of_a_superseded_run_moves_on_behind_the_next_ones_opening() {
+        let mut view = running(5);
+        let mut reader = Reader::open(Scope::Run(RunId::new("r")), at(2), &view);
+        assert!(!reader.move_on(2, &view), "nobody has taken its place");
+        view.advance(at(5), 5, StreamStatus::Active, run("r", RunStatus::Superseded, 0, Some(5), None));
+        view.advance(at(9), 9, StreamStatus::Active, run("r2", RunStatus::Running, 5, None, None));
+        let over = Next::End(Terminal::Superseded);
+        assert_eq!(steps(&mut reader, &view), [Next::Slice(at(2), at(5)), Next::CaughtUp(at(5)), over]);
+        assert!(reader.move_on(2, &view));
+        assert_eq!(steps(&mut reader, &view), [Next::Slice(at(7), at(9)), Next::Wait]);
+    }
+
+    #[test]
     fn every_ending_has_its_terminal() {
         let failed = Terminal::Failed(Code::ProviderError);
         let unnamed = Terminal::Failed(Code::FrameworkInternalError);
@@ -391,7 +417,7 @@ mod tests {
             ),
             (StreamStatus::Failed, RunStatus::Failed, Some(Code::ProviderError), Some(failed), Some(failed)),
             (StreamStatus::Failed, RunStatus::Failed, None, Some(unnamed), Some(unnamed)),
-            (StreamStatus::Active, RunStatus::Superseded, None, Some(Terminal::Dropped), None),
+            (StreamStatus::Active, RunStatus::Superseded, None, Some(Terminal::Superseded), None),
         ] {
             let ended = (status != RunStatus::Running).then_some(3);
             let view = view(3, stream, run("r", status, 0, ended, error));

@@ -8,21 +8,25 @@
 //!                   running ──append──▶ running
 //! ```
 
+mod keeping;
+mod records;
+
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
 use super::block::{OPEN_LIMIT, OpenBlock, PARTS};
 use super::caller::Caller;
-use super::chunk::Stamp;
 use super::command::{Due, Effects, NotFound, Start, StartRefused, Started, StopTarget, WriteRefused};
-use super::ids::{CheckpointId, Cursor, MessageId, RunId, SequenceOutOfRange};
+use super::ids::{CheckpointId, Cursor, MessageId};
 use super::log::{Log, Ticket};
-use super::record::{Commit, Record};
+use super::record::Record;
+use super::retention::Policy;
 use super::run::{EntryKind, Fence, Outcome, RunStatus};
 use super::storage::{CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
 use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
+use records::chunks_of;
 
 /// Time between the alarms of a live run inside the object: outgoing traffic does not keep an object in memory.
 pub const KEEP_ALIVE: Millis = Millis::new(60_000);
@@ -53,8 +57,10 @@ struct Pending {
 pub struct Session {
     row: Option<SessionRow>,
     run: Option<RunRow>,
-    lease: Millis,
+    policy: Policy,
     orphaned: bool,
+    /// When the oldest finished run whose chunks are kept has ended, as far as this memory knows.
+    oldest: Option<UnixMillis>,
     checkpoint: Option<CheckpointRow>,
     truncated: Option<CheckpointId>,
     log: Log,
@@ -67,13 +73,14 @@ impl Session {
     ///
     /// A run that was running had its producer in the object that is gone, unless `producer_alive` says that only the rows were read
     /// again. Then renew the run's lease at once: renewals are in no row.
-    pub fn load(stored: Option<Stored>, lease: Millis, producer_alive: bool) -> Self {
+    pub fn load(stored: Option<Stored>, policy: Policy, producer_alive: bool) -> Self {
         let Some(Stored { session, run, checkpoint, truncated, last_block }) = stored else {
             return Self {
                 row: None,
                 run: None,
-                lease,
+                policy,
                 orphaned: false,
+                oldest: None,
                 checkpoint: None,
                 truncated: None,
                 log: Log::load(Cursor::START, Cursor::START, None),
@@ -81,19 +88,22 @@ impl Session {
                 pending: VecDeque::new(),
             };
         };
-        let head = last_block.as_ref().map_or(session.floor, |(block, _)| block.last.cursor());
+        let head = last_block.as_ref().map_or(session.floor, |(block, _)| block.last.cursor().max(session.floor));
         let open = last_block.and_then(|(block, len)| {
             let whole = block.key.checked_rem(PARTS) == Some(0) && len < OPEN_LIMIT;
             whole.then_some(OpenBlock { key: block.key, last: block.last, run: block.run, attempt: block.attempt, len })
         });
         let orphaned = !producer_alive && run.as_ref().is_some_and(|run| run.status == RunStatus::Running);
+        let finished = run.as_ref().filter(|run| run.end.is_some_and(|end| end > session.floor));
+        let oldest = finished.and_then(|run| run.ended);
         let view = View::new(head, session.floor, Some(session.status), run.as_ref().map(RunView::of));
         Self {
             log: Log::load(session.floor, head, open),
             row: Some(session),
             run,
-            lease,
+            policy,
             orphaned,
+            oldest,
             checkpoint,
             truncated,
             view,
@@ -232,7 +242,7 @@ impl Session {
     /// [`WriteRefused`]; nothing has changed.
     pub fn append(&mut self, fence: &Fence, records: &[Record]) -> Result<Effects, WriteRefused> {
         let (run, row) = self.holder(fence)?;
-        let writes = self.write(&run, &row, records, None)?;
+        let writes = self.write(&run, &row, records, None, Some(self.policy.max_bytes))?;
         Ok(self.effects(writes))
     }
 
@@ -248,7 +258,9 @@ impl Session {
         records: &[Record],
     ) -> Result<Effects, WriteRefused> {
         let (run, row) = self.holder(fence)?;
-        let mut writes = self.write(&run, &row, records, Some(CheckpointKind::End))?;
+        // A stop and a failure are never refused: what they say is short, or was waiting to be written anyway.
+        let most = (outcome == Outcome::Completed).then_some(self.policy.max_bytes);
+        let mut writes = self.write(&run, &row, records, Some(CheckpointKind::End), most)?;
         let (status, error) = match outcome {
             Outcome::Failed(code) => (StreamStatus::Failed, Some(code)),
             Outcome::Completed | Outcome::Interrupted => (StreamStatus::Ended, None),
@@ -260,6 +272,9 @@ impl Session {
         self.run = Some(run);
         self.row = Some(row);
         self.orphaned = false;
+        if self.oldest.is_none() && self.log.head() > self.log.floor() {
+            self.oldest = Some(now);
+        }
         Ok(self.effects(writes))
     }
 
@@ -272,7 +287,7 @@ impl Session {
 
     /// The producer is alive. In memory only: the alarm and every request check again.
     pub fn renew(&mut self, now: UnixMillis, fence: &Fence) {
-        let until = now.after(self.lease);
+        let until = now.after(self.policy.lease);
         if let Some(run) = self.run.as_mut().filter(|run| holds(run, fence)) {
             run.lease_until = until;
         }
@@ -301,14 +316,6 @@ impl Session {
         } else {
             None
         }
-    }
-
-    /// When the alarm must look at this session next.
-    pub fn alarm(&self, now: UnixMillis) -> Option<UnixMillis> {
-        let run = self.run.as_ref().filter(|run| run.status == RunStatus::Running)?;
-        let first = run.started.after(self.lease);
-        let keep_alive = now.after(KEEP_ALIVE);
-        Some(if now < first { first.min(keep_alive) } else { keep_alive })
     }
 
     /// Removes all that the session stores.
@@ -340,70 +347,6 @@ impl Session {
         Ok((run.clone(), row.clone()))
     }
 
-    /// Lays records into writes. Of several commits in one transaction only the last can ever be seen, so only it is written.
-    fn write(
-        &mut self,
-        run: &RunRow,
-        row: &SessionRow,
-        records: &[Record],
-        end: Option<CheckpointKind>,
-    ) -> Result<Vec<Write>, SequenceOutOfRange> {
-        let mut head = self.log.head();
-        let mut commit: Option<(Cursor, &Commit)> = None;
-        for record in records {
-            match record {
-                Record::Chunk { .. } => head = head.next()?.cursor(),
-                Record::Commit(said) => commit = Some((head, said)),
-            }
-        }
-        let mut writes = self.log.append(&run.id, chunks_of(&run.id, records).iter().map(|(c, s)| (*c, s)))?;
-        let mut count = self.message_count();
-        let mut steps = self.checkpoint.as_ref().filter(|last| last.run == run.id).map_or(0, |last| last.step_count);
-        if let Some((_, Commit { message, step_count })) = commit {
-            steps = *step_count;
-            count = run.message_index.saturating_add(1);
-            writes.push(Write::Message(MessageRow {
-                index: run.message_index,
-                id: run.message_id.clone(),
-                role: "assistant".to_owned(),
-                run: Some(run.id.clone()),
-                json: message.to_string(),
-            }));
-        }
-        let point = match end {
-            Some(kind) => Some((head, kind)),
-            None => commit.map(|(cursor, _)| (cursor, CheckpointKind::Step)),
-        };
-        if let Some((cursor, kind)) = point {
-            let checkpoint = self.next_checkpoint(kind, count, cursor, steps, &run.id, &row.salt);
-            writes.push(Write::Checkpoint(checkpoint.clone()));
-            self.checkpoint = Some(checkpoint);
-        }
-        Ok(writes)
-    }
-
-    fn next_checkpoint(
-        &self,
-        kind: CheckpointKind,
-        message_count: u32,
-        sequence: Cursor,
-        step_count: u32,
-        run: &RunId,
-        salt: &str,
-    ) -> CheckpointRow {
-        let ordinal = self.checkpoint.as_ref().map_or(1, |last| last.ordinal.saturating_add(1));
-        CheckpointRow {
-            ordinal,
-            id: CheckpointId::new(format!("cp_{salt}_{ordinal}")),
-            kind,
-            message_count,
-            sequence,
-            step_count,
-            state: self.checkpoint.as_ref().and_then(|last| last.state.clone()),
-            run: run.clone(),
-        }
-    }
-
     fn effects(&mut self, writes: Vec<Write>) -> Effects {
         let ticket = Ticket::fresh();
         let chunks = self.log.head().get().saturating_sub(self.view.stored().get());
@@ -424,14 +367,4 @@ impl Session {
 
 fn holds(run: &RunRow, fence: &Fence) -> bool {
     run.id == fence.run && run.epoch == fence.epoch && run.status.is_live()
-}
-
-fn chunks_of<'a>(run: &RunId, records: &'a [Record]) -> Vec<(&'a super::chunk::Chunk, Stamp)> {
-    records
-        .iter()
-        .filter_map(|record| match record {
-            Record::Chunk { chunk, attempt } => Some((chunk, Stamp { run: run.clone(), attempt: attempt.clone() })),
-            Record::Commit(_) => None,
-        })
-        .collect()
 }

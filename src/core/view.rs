@@ -78,7 +78,7 @@ impl View {
         self.durable_bytes
     }
 
-    /// The highest sequence that retention has removed.
+    /// The highest sequence that retention has removed; a reader that lacks it or what lies before it has to read the snapshot.
     pub fn floor(&self) -> Cursor {
         self.floor
     }
@@ -98,6 +98,12 @@ impl View {
         self.runs.iter().rev().find(|run| run.id == *id)
     }
 
+    /// The run that came after this one.
+    pub fn successor(&self, id: &RunId) -> Option<&RunView> {
+        let at = self.runs.iter().position(|run| run.id == *id)?;
+        self.runs.get(at.saturating_add(1))
+    }
+
     /// Whether this run has started and is not durable yet: its readers wait.
     pub fn awaits(&self, id: &RunId) -> bool {
         self.starting.contains(id)
@@ -110,6 +116,11 @@ impl View {
 
     pub(super) fn stores(&mut self, head: Cursor) {
         self.stored = head;
+    }
+
+    /// At once, not with the confirmation: the chunks are gone, and "read the snapshot" is true even when a crash brings them back.
+    pub(super) fn cut(&mut self, floor: Cursor) {
+        self.floor = self.floor.max(floor);
     }
 
     pub(super) fn starts(&mut self, id: RunId) {

@@ -8,12 +8,12 @@
 
 use serde_json::Value;
 
-use super::event_stream::{Event, EventStream};
 use super::failure::failure_of_event;
 use super::parts::Batch;
 use super::redact::quote;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
+use crate::core::event_stream::{Event, EventStream};
 use crate::core::lenient_json;
 
 /// How a stream is translated.

@@ -2,7 +2,6 @@
 //!
 //! * [`agent`]: the `AGENTS` configuration.
 //! * [`fields`]: one object of that configuration, read strictly.
-//! * [`event_stream`]: server-sent events, from bytes cut anywhere.
 //! * [`parts`]: the parts of a reply, opened and closed in order.
 //! * [`answer`]: an API's answer from its first byte to its end.
 //! * [`failure`]: what a model API's refusal means.
@@ -17,7 +16,6 @@ pub mod agent;
 pub mod answer;
 pub mod anthropic;
 pub mod demo;
-pub mod event_stream;
 pub mod failure;
 pub mod fields;
 pub mod files;

@@ -259,7 +259,7 @@ fn last_words(dialect: Dialect, terminal: Terminal, finish_sent: bool) -> Option
         Terminal::Paused => chat::Outcome::Suspended,
         Terminal::Interrupted => chat::Outcome::Stopped,
         Terminal::Failed(code) => chat::Outcome::Failed(code),
-        Terminal::Dropped | Terminal::NotLive | Terminal::Truncated(_) => return None,
+        Terminal::Dropped | Terminal::Superseded | Terminal::NotLive | Terminal::Truncated(_) => return None,
     };
     let mut bytes = Vec::new();
     chat::terminal(outcome, finish_sent, &mut bytes);

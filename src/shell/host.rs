@@ -70,6 +70,8 @@ pub struct Host {
     syncing: Cell<bool>,
     /// Requests that answer once everything written before them is durable.
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    /// Requests that wait for the log to move.
+    watching: RefCell<Vec<oneshot::Sender<()>>>,
     /// Nothing is published until the rows that a reload found are known to be durable.
     held: Cell<bool>,
     armed: Cell<Option<UnixMillis>>,
@@ -93,6 +95,7 @@ impl Host {
             unconfirmed: Cell::new(None),
             syncing: Cell::new(false),
             waiting: RefCell::default(),
+            watching: RefCell::default(),
             held: Cell::new(false),
             armed: Cell::new(None),
         })
@@ -104,7 +107,7 @@ impl Host {
         if !loaded {
             let stored = self.storage.load()?;
             let alive = self.production.try_borrow().is_ok_and(|production| production.is_some());
-            let mut session = Session::load(stored, self.config.settings.lease, alive);
+            let mut session = Session::load(stored, self.config.settings.policy(), alive);
             // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object.
             if let (true, Some(run)) = (alive, session.run()) {
                 let fence = run.fence();
@@ -149,6 +152,23 @@ impl Host {
         confirmed.await.map_err(|_| StorageError::Failed("the writes were not confirmed".to_owned()).into())
     }
 
+    /// Resolves when something has been published, or the memory thrown away.
+    pub fn moved(&self) -> oneshot::Receiver<()> {
+        let (moves, moved) = oneshot::channel();
+        if let Ok(mut watching) = self.watching.try_borrow_mut() {
+            watching.retain(|watcher: &oneshot::Sender<()>| !watcher.is_canceled());
+            watching.push(moves);
+        }
+        moved
+    }
+
+    fn wake_watchers(&self) {
+        let watching = self.watching.try_borrow_mut().map(|mut watching| std::mem::take(&mut *watching));
+        for watcher in watching.unwrap_or_default() {
+            let _ = watcher.send(());
+        }
+    }
+
     /// Forgets the session in memory; the next command reads it from its rows again.
     pub fn throw_away(self: &Rc<Self>) {
         self.generation.set(self.generation.get().wrapping_add(1));
@@ -158,6 +178,7 @@ impl Host {
         }
         self.held.set(true);
         self.unconfirmed.set(None);
+        self.wake_watchers();
         self.confirm_soon();
     }
 
@@ -264,6 +285,7 @@ impl Host {
             for done in waiting.unwrap_or_default() {
                 let _ = done.send(());
             }
+            host.wake_watchers();
             host.flushed();
             host.drain();
             host.pump();

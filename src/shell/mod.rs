@@ -1,9 +1,10 @@
 //! The wasm shell: does, decides nothing. This file is the map of the room.
 //!
 //! * [`worker`]: the Worker; finds the session and passes the request on. [`object`]: the Durable Object; catches panics.
-//! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call.
+//! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call, a file a kind.
 //! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
 //! * [`readers`]: open responses; [`drain`] feeds them, [`watch`] looks after them, [`body`] is the stream. [`journal`]: log lines and counters.
+//! * [`follower`]: another session's stream, followed from here.
 //! * [`answer`], [`request`], [`incoming`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
 //! * [`seams`]: handles for tests.
 
@@ -15,6 +16,7 @@ mod clock;
 mod config;
 mod drain;
 mod entry;
+mod follower;
 mod host;
 mod incoming;
 mod journal;

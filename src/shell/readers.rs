@@ -91,6 +91,7 @@ impl Ending {
             Self::Terminal(Terminal::Interrupted) => "interrupted".to_owned(),
             Self::Terminal(Terminal::Failed(code)) => format!("failed:{}", code.as_str()),
             Self::Terminal(Terminal::Dropped) => "dropped".to_owned(),
+            Self::Terminal(Terminal::Superseded) => "superseded".to_owned(),
             Self::Terminal(Terminal::NotLive) => "not_live".to_owned(),
             Self::Terminal(Terminal::Truncated(_)) => "truncated".to_owned(),
             Self::Evicted(reason) => format!("evicted:{}", reason.as_str()),

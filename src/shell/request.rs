@@ -1,9 +1,10 @@
 //! What the shell reads of a request: headers, and a body that is refused before it is buffered.
 
+use futures::channel::oneshot;
 use js_sys::Uint8Array;
-use wasm_bindgen::JsCast;
+use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{ReadableStreamDefaultReader, Request};
+use web_sys::{AbortSignal, ReadableStreamDefaultReader, Request};
 
 use super::incoming;
 
@@ -44,4 +45,38 @@ pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError>
         }
     }
     Ok(bytes)
+}
+
+/// Resolves when the client leaves. Dropping it takes its listener away.
+pub struct Leaving {
+    signal: AbortSignal,
+    listener: Closure<dyn FnMut()>,
+    left: oneshot::Receiver<()>,
+}
+
+impl Leaving {
+    /// Listens to a request's signal.
+    pub fn of(request: &Request) -> Self {
+        let signal = request.signal();
+        let (leaves, left) = oneshot::channel();
+        let mut leaves = Some(leaves);
+        if signal.aborted() {
+            // An abort that came before the listener is never reported again.
+            leaves.take();
+        }
+        let listener: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(move || drop(leaves.take()));
+        let _ = signal.add_event_listener_with_callback("abort", listener.as_ref().unchecked_ref());
+        Self { signal, listener, left }
+    }
+
+    /// Waits for it.
+    pub async fn left(&mut self) {
+        let _ = (&mut self.left).await;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let _ = self.signal.remove_event_listener_with_callback("abort", self.listener.as_ref().unchecked_ref());
+    }
 }

@@ -1,4 +1,5 @@
-//! Handles for tests, served only with `TEST_SEAMS=1`: a panic, the storage contract, rows per table, and appends.
+//! Handles for tests, served only with `TEST_SEAMS=1`: a panic, the storage contract, rows per table, appends, and another session followed
+//! to its end.
 
 use std::rc::Rc;
 
@@ -6,16 +7,20 @@ use serde_json::{Map, Value, json};
 use web_sys::Request;
 use worker::Response;
 
-use super::answer;
 use super::host::Host;
 use super::request::body;
+use super::{answer, follower};
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::error::Code;
+use crate::core::ids::{Cursor, Sequence, SessionId};
 use crate::core::record::Record;
 use crate::core::storage::contract::{Operation, perform as perform_operation};
 use crate::core::storage::{RunRow, Storage};
+use crate::dialect::cursor;
 use crate::dialect::route::query_value;
+use crate::dialect::wire::decode::EndStatus;
+use crate::dialect::wire::follower::{Ending, FollowError, Follower};
 
 /// Most chunks of one `append`.
 const MAX_COUNT: usize = 10_000;
@@ -53,8 +58,49 @@ pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<
             };
             append(host, text, count).await
         }
-        _ => Err(refuse("name must be panic, counts, storage or append")),
+        Some("follow") => {
+            let session = SessionId::parse(&query_value(query, "session").unwrap_or_default())
+                .map_err(|error| refuse(&error.to_string()))?;
+            let from = query_value(query, "fromSequence").map_or(Ok(Cursor::START), |text| cursor::parse(&text));
+            let from = from.map_err(|error| refuse(&error.to_string()))?;
+            let waits = query_value(query, "waitForLive").is_some_and(|value| value == "1");
+            Ok(answer::json(200, &follow(host, &session, from, waits).await))
+        }
+        _ => Err(refuse("name must be panic, counts, storage, append or follow")),
     }
+}
+
+/// Follows another session, and answers how that ended and what came.
+async fn follow(host: &Rc<Host>, session: &SessionId, from: Cursor, wait_for_live: bool) -> Value {
+    let mut follower = Follower::new(from, wait_for_live);
+    let (mut first, mut last, mut count, mut contiguous) = (None, None, 0_u64, true);
+    let followed = follower::follow(&host.env, session, &mut follower, |sequence, _| {
+        first = first.or(Some(sequence));
+        contiguous &= sequence.before() == last.map_or(from, Sequence::cursor);
+        last = Some(sequence);
+        count = count.saturating_add(1);
+    });
+    let outcome = match followed.await {
+        Ok(Ending::Ended(EndStatus::Completed)) => "completed",
+        Ok(Ending::Ended(EndStatus::Paused)) => "paused",
+        Ok(Ending::Ended(EndStatus::Interrupted)) => "interrupted",
+        Ok(Ending::Failed(_)) => "failed",
+        Err(FollowError::Truncated { .. }) => "truncated",
+        Err(FollowError::Evicted { .. }) => "evicted",
+        Err(FollowError::RunChanged { .. }) => "run_changed",
+        Err(FollowError::Dropped { .. }) => "dropped",
+        Err(FollowError::Absent) => "absent",
+        Err(FollowError::Refused { .. }) => "refused",
+    };
+    json!({
+        "outcome": outcome,
+        "first": first,
+        "last": last,
+        "count": count,
+        "contiguous": contiguous,
+        "opens": follower.opens(),
+        "caughtUp": follower.is_caught_up(),
+    })
 }
 
 /// Appends `count` chunks that all say `text` to the live run, as one flush, and answers once they are durable, with the last one's sequence.

@@ -1,10 +1,11 @@
 //! Literal examples of commands: the full log, leases after a reload, what a start writes.
 
-use super::examples::{LEASE, NOW, at, chunk, commit, me, row, start, started};
+use super::examples::{LEASE, NOW, POLICY, at, chunk, commit, me, reload, row, start, started};
 use crate::core::caller::Caller;
 use crate::core::command::{Due, NotFound, StartRefused, StopTarget, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::{RunId, Sequence, SequenceOutOfRange};
+use crate::core::retention::{Kept, Policy};
 use crate::core::run::{Fence, Outcome, RunStatus};
 use crate::core::session::{Session, StreamStatus};
 use crate::core::storage::{BlockRow, CheckpointKind, Storage, Stored, Write};
@@ -12,7 +13,7 @@ use crate::core::time::{Millis, UnixMillis};
 
 #[test]
 fn a_start_is_one_transaction_that_begins_with_the_session() {
-    let mut session = Session::load(None, LEASE, false);
+    let mut session = Session::load(None, POLICY, false);
     let started = start(&mut session, "r1", &[chunk("run_started")]).unwrap();
     assert_eq!((started.message_id.as_str(), started.start), ("msg_salt_1", at(0)));
     let [
@@ -64,7 +65,8 @@ fn a_full_log_refuses_and_changes_nothing() {
         truncated: None,
         last_block: Some((block, 10)),
     };
-    let mut session = Session::load(Some(stored), LEASE, false);
+    let mut session = Session::load(Some(stored), POLICY, false);
+    session.retain(NOW, &Kept { bytes: 10, runs: Vec::new() }, 0);
     let full = StartRefused::Full(SequenceOutOfRange);
     assert_eq!(start(&mut session, "r2", &[chunk("a"), chunk("b")]).unwrap_err(), full);
     assert_eq!((session.run().unwrap().id.as_str(), session.log().head()), ("r1", last.cursor()));
@@ -95,7 +97,7 @@ fn of_several_commits_the_last_is_written_with_its_own_cursor() {
 fn a_confirmation_from_before_a_reload_confirms_nothing_after_it() {
     let (storage, mut session, fence) = started();
     let old: Vec<_> = (0..5).map(|_| session.append(&fence, &[chunk("lost")]).unwrap().ticket).collect();
-    let mut session = Session::load(storage.load().unwrap(), LEASE, true);
+    let mut session = reload(&storage);
     session.append(&fence, &[chunk("new")]).unwrap();
     old.into_iter().for_each(|ticket| session.confirmed(ticket));
     assert_eq!((session.view().durable(), session.log().head()), (at(1), at(2)));
@@ -104,10 +106,10 @@ fn a_confirmation_from_before_a_reload_confirms_nothing_after_it() {
 #[test]
 fn a_run_found_running_is_orphaned_unless_its_producer_lives() {
     let (storage, _, fence) = started();
-    let dead = Session::load(storage.load().unwrap(), LEASE, false);
+    let dead = Session::load(storage.load().unwrap(), POLICY, false);
     assert_eq!(dead.due(NOW), Some(Due::Orphaned(fence.clone())));
     let later = NOW.after(Millis::new(45_000));
-    let mut alive = Session::load(storage.load().unwrap(), LEASE, true);
+    let mut alive = Session::load(storage.load().unwrap(), POLICY, true);
     assert_eq!(alive.due(later), Some(Due::Lapsed(fence.clone())), "renewals are in no row");
     alive.renew(later, &fence);
     assert_eq!(alive.due(later), None);
@@ -121,11 +123,13 @@ fn the_alarm_is_the_first_lease_then_every_keep_alive() {
     let (storage, session, fence) = started();
     assert_eq!(session.alarm(NOW), Some(NOW.after(LEASE)));
     assert_eq!(session.alarm(NOW.after(LEASE)), Some(NOW.after(Millis::new(90_000))));
-    let mut long = Session::load(storage.load().unwrap(), Millis::new(600_000), true);
+    let patient = Policy { lease: Millis::new(600_000), ..POLICY };
+    let mut long = Session::load(storage.load().unwrap(), patient, true);
     assert_eq!(long.alarm(NOW), Some(NOW.after(Millis::new(60_000))), "a long lease does not put keep-alives off");
     assert_eq!(long.alarm(UnixMillis::new(0)), Some(UnixMillis::new(60_000)), "nor does a clock that was set back");
     long.finish(NOW, &fence, Outcome::Failed(Code::ProducerLost), &[]).unwrap();
-    assert_eq!((long.alarm(NOW), long.due(NOW.after(LEASE))), (None, None));
+    let retention = NOW.after(POLICY.retention);
+    assert_eq!((long.alarm(NOW), long.due(NOW.after(LEASE))), (Some(retention), None));
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn not_yours_is_not_there() {
         assert_eq!(session.delete(&other), Err(NotFound));
     }
     assert_eq!(session.stop_target(&me(), Some("older")), Ok(StopTarget::Stale));
-    assert_eq!(Session::load(None, LEASE, false).delete(&me()), Err(NotFound));
+    assert_eq!(Session::load(None, POLICY, false).delete(&me()), Err(NotFound));
 }
 
 #[test]
@@ -145,12 +149,12 @@ fn a_chunk_in_parts_is_followed_by_a_new_block_after_a_restart() {
     let (storage, mut session, fence) = started();
     let large = chunk(&"x".repeat(2_000_000));
     storage.apply(&session.append(&fence, &[large]).unwrap().writes).unwrap();
-    let mut session = Session::load(storage.load().unwrap(), LEASE, true);
+    let mut session = reload(&storage);
     assert_eq!(session.log().head(), at(2));
     let writes = session.append(&fence, &[chunk("next")]).unwrap().writes;
     assert!(matches!(&writes[..], [Write::OpenBlock(row)] if row.key == 3 * 1024));
     storage.apply(&writes).unwrap();
-    let mut session = Session::load(storage.load().unwrap(), LEASE, true);
+    let mut session = reload(&storage);
     let writes = session.append(&fence, &[chunk("next")]).unwrap().writes;
     assert!(matches!(&writes[..], [Write::ExtendBlock { key: 3072, .. }]), "a whole block is extended again");
 }

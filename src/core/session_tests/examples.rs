@@ -5,6 +5,7 @@ use crate::core::chunk::Chunk;
 use crate::core::command::{Input, Start, StartRefused, Started};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
 use crate::core::record::{Commit, Record};
+use crate::core::retention::Policy;
 use crate::core::run::{Fence, Vocabulary};
 use crate::core::session::{Session, StreamStatus};
 use crate::core::storage::double::Double;
@@ -12,6 +13,7 @@ use crate::core::storage::{SessionRow, Storage};
 use crate::core::time::{Millis, UnixMillis};
 
 pub const LEASE: Millis = Millis::new(30_000);
+pub const POLICY: Policy = Policy { lease: LEASE, retention: Millis::new(86_400_000), ttl: None, max_bytes: 1 << 30 };
 pub const NOW: UnixMillis = UnixMillis::new(1_000_000);
 
 pub fn at(cursor: u64) -> Cursor {
@@ -57,10 +59,17 @@ pub fn start(session: &mut Session, run: &str, opening: &[Record]) -> Result<Sta
 
 /// A session with one running run that has one chunk, stored and confirmed.
 pub fn started() -> (Double, Session, Fence) {
-    let (storage, mut session) = (Double::new(), Session::load(None, LEASE, false));
+    let (storage, mut session) = (Double::new(), Session::load(None, POLICY, false));
     let started = start(&mut session, "r1", &[chunk("run_started")]).unwrap();
     storage.apply(&started.effects.writes).unwrap();
     storage.sync();
     session.confirmed(started.effects.ticket);
     (storage, session, started.fence)
+}
+
+/// The session that the rows tell of, in an object whose producer lives; its size was looked up.
+pub fn reload(storage: &dyn Storage) -> Session {
+    let mut session = Session::load(storage.load().unwrap(), POLICY, true);
+    session.retain(NOW, &storage.kept(session.log().floor()).unwrap(), 0);
+    session
 }

@@ -14,6 +14,10 @@ enum Act {
     Stop,
     Renew(usize),
     Settle,
+    /// Time goes on to the alarm.
+    Ring,
+    Retain,
+    Expire,
     Sync,
     Confirm(usize),
     LoseConfirmation,
@@ -30,7 +34,7 @@ enum Act {
 }
 
 fn items() -> impl Strategy<Value = Vec<Option<usize>>> {
-    let padding = prop_oneof![8 => 0_usize..40, 1 => 4_000_usize..20_000, 1 => Just(90_000)];
+    let padding = prop_oneof![8 => 0_usize..40, 2 => 4_000_usize..20_000, 1 => Just(90_000)];
     prop::collection::vec(prop::option::weighted(0.8, padding), 0..5)
 }
 
@@ -53,6 +57,9 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Stop),
         3 => fence().prop_map(Act::Renew),
         3 => Just(Act::Settle),
+        4 => Just(Act::Ring),
+        2 => Just(Act::Retain),
+        1 => Just(Act::Expire),
         5 => Just(Act::Sync),
         5 => (0_usize..4).prop_map(Act::Confirm),
         1 => Just(Act::LoseConfirmation),
@@ -76,6 +83,9 @@ fn perform(world: &mut World, act: Act) {
         Act::Stop => world.stop(),
         Act::Renew(fence) => world.renew(fence),
         Act::Settle => world.settle(),
+        Act::Ring => world.ring(),
+        Act::Retain => drop(world.retain(0)),
+        Act::Expire => world.expire(),
         Act::Sync => world.sync(),
         Act::Confirm(which) => world.confirm(which),
         Act::LoseConfirmation => world.lose_confirmation(),

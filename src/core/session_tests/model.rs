@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::core::command::WriteRefused;
 use crate::core::ids::RunId;
 use crate::core::run::{Fence, Outcome};
+use crate::core::time::UnixMillis;
 
 /// One thing that a producer writes.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Run {
     pub reply: usize,
     pub outcome: Option<Outcome>,
     pub end: usize,
+    pub started: UnixMillis,
+    pub ended: UnixMillis,
 }
 
 /// What is true of a session. The chunk with sequence `n` is `chunks[n - 1]`.
@@ -29,6 +32,8 @@ pub struct Facts {
     pub messages: Vec<String>,
     pub cursor: usize,
     pub runs: Vec<Run>,
+    /// How many of the chunks retention has removed.
+    pub floor: usize,
 }
 
 impl Facts {
@@ -36,11 +41,12 @@ impl Facts {
         self.runs.last().filter(|run| run.outcome.is_none())
     }
 
-    pub fn start(&mut self, id: &RunId, input: String, opening: &[String]) {
+    pub fn start(&mut self, id: &RunId, input: String, opening: &[String], now: UnixMillis) {
         self.exists = true;
         self.messages.push(input);
         self.cursor = self.chunks.len();
-        self.runs.push(Run { id: id.clone(), reply: self.messages.len(), outcome: None, end: 0 });
+        let reply = self.messages.len();
+        self.runs.push(Run { id: id.clone(), reply, outcome: None, end: 0, started: now, ended: now });
         self.chunks.extend(opening.iter().map(|text| (id.clone(), text.clone())));
     }
 
@@ -64,11 +70,21 @@ impl Facts {
         }
     }
 
-    pub fn finish(&mut self, outcome: Outcome) {
+    pub fn finish(&mut self, outcome: Outcome, now: UnixMillis) {
         self.cursor = self.chunks.len();
         let end = self.chunks.len();
         let run = self.runs.last_mut().unwrap();
-        (run.outcome, run.end) = (Some(outcome), end);
+        (run.outcome, run.end, run.ended) = (Some(outcome), end, now);
+    }
+
+    /// The finished runs whose chunks are kept, oldest first.
+    pub fn kept(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| run.outcome.is_some() && run.end > self.floor)
+    }
+
+    /// Since when nothing happens; `None` while a run is running, and when there is no session.
+    pub fn idle_since(&self) -> Option<UnixMillis> {
+        self.runs.last().filter(|run| run.outcome.is_some()).map(|run| run.started.max(run.ended))
     }
 
     pub fn refusal(&self, fence: &Fence) -> Option<WriteRefused> {

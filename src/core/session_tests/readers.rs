@@ -55,6 +55,12 @@ impl World {
         let fact =
             shown.map(|shown| durable.runs.iter().find(|run| run.id == shown.id).expect("only durable runs show"));
         match reader.next(view) {
+            // What it lacks is gone, and never silently skipped.
+            Next::End(Terminal::Truncated(floor)) => {
+                assert!(reader.cursor() < floor && place(floor) <= self.model.latest().floor);
+                *ended = true;
+                false
+            }
             Next::Slice(after, until) => {
                 assert!(after >= reader.cursor() && after < until && until <= view.durable());
                 reader.took(after);

@@ -1,6 +1,6 @@
 //! Rows written are money (DESIGN.md section 9): counted on native SQLite, where the object counts the same rows.
 
-use super::examples::{LEASE, NOW, chunk, chunk_of, commit, start};
+use super::examples::{NOW, POLICY, chunk, chunk_of, commit, start};
 use crate::core::command::Effects;
 use crate::core::run::Outcome;
 use crate::core::session::Session;
@@ -12,7 +12,7 @@ const FLUSHES: u32 = 50;
 
 #[test]
 fn a_run_of_three_steps_and_fifty_flushes() {
-    let (storage, mut session) = (Native::open(), Session::load(None, LEASE, false));
+    let (storage, mut session) = (Native::open(), Session::load(None, POLICY, false));
     // The schema is written once in a session's life: the second run is counted.
     for (run, budget) in [("r1", None), ("r2", Some(u64::from(FLUSHES) + 12 + u64::from(FLUSHES) / 50))] {
         let mut rows = 0;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::examples::{LEASE, NOW, chunk, commit, me, row, started};
+use super::examples::{NOW, POLICY, chunk, commit, me, row, started};
 use crate::core::error::Code;
 use crate::core::ids::CheckpointId;
 use crate::core::run::{Outcome, RunStatus};
@@ -72,7 +72,7 @@ fn ended_and_failed() {
         }
         assert_eq!(snapshot(&storage, &session, false), expected);
         assert_eq!(snapshot(&storage, &session, true), expected, "nothing is in flight: a seed is the whole");
-        let reloaded = Session::load(storage.load().unwrap(), LEASE, false);
+        let reloaded = Session::load(storage.load().unwrap(), POLICY, false);
         assert_eq!(snapshot(&storage, &reloaded, false), expected, "the same from the rows");
     }
 }
@@ -88,7 +88,7 @@ fn stored(run: Option<RunStatus>, stream: StreamStatus) -> Session {
     let (_, session, _) = started();
     let run = run.and_then(|status| session.run().cloned().map(|run| crate::core::storage::RunRow { status, ..run }));
     let stored = Stored { session: row(stream), run, checkpoint: None, truncated: None, last_block: None };
-    Session::load(Some(stored), LEASE, true)
+    Session::load(Some(stored), POLICY, true)
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn state_and_the_latest_rewind_are_told() {
         checkpoint: Some(checkpoint),
         last_block: None,
     };
-    let session = Session::load(Some(stored), LEASE, false);
+    let session = Session::load(Some(stored), POLICY, false);
     let body = snapshot::read(&session, &me(), "s1").unwrap().with_messages(&[], false).unwrap();
     assert_eq!(body["state"], json!({ "plan": ["a"] }));
     assert_eq!(body["latestTruncateCheckpointId"], "cp_salt_7");

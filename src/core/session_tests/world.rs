@@ -11,14 +11,19 @@ use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
 use crate::core::log::Ticket;
 use crate::core::reader::{Next, Terminal};
 use crate::core::record::{Commit, Record};
+use crate::core::retention::Policy;
 use crate::core::run::{Fence, Outcome, Vocabulary};
-use crate::core::session::{KEEP_ALIVE, Session, StreamStatus};
+use crate::core::session::{Session, StreamStatus};
 use crate::core::snapshot;
 use crate::core::storage::double::{Double, Fault};
 use crate::core::storage::{CheckpointKind, Storage, Write};
 use crate::core::time::{Millis, UnixMillis};
 
 pub const LEASE: Millis = Millis::new(30_000);
+
+/// Small enough for all of it to happen in a short script.
+pub const POLICY: Policy =
+    Policy { lease: LEASE, retention: Millis::new(60_000), ttl: Some(Millis::new(150_000)), max_bytes: 120_000 };
 
 /// A confirmation under way: of which session in memory, and the head that it confirms.
 struct Confirmation {
@@ -32,7 +37,7 @@ pub struct World {
     pub(super) session: Session,
     pub(super) model: Model,
     caller: Caller,
-    now: UnixMillis,
+    pub(super) now: UnixMillis,
     lease_until: UnixMillis,
     orphaned: bool,
     loads: usize,
@@ -56,7 +61,7 @@ impl World {
         let now = UnixMillis::new(1_000_000);
         Self {
             storage: Double::new(),
-            session: Session::load(None, LEASE, false),
+            session: Session::load(None, POLICY, false),
             model: Model::new(),
             caller: Caller::Owner("me".into()),
             now,
@@ -72,12 +77,12 @@ impl World {
     }
 
     /// A text that nothing else has, so that a number can never be used again unnoticed.
-    fn fresh(&mut self, padding: usize) -> String {
+    pub(super) fn fresh(&mut self, padding: usize) -> String {
         self.named += 1;
         format!("{}.{}", self.named, "x".repeat(padding))
     }
 
-    fn state(&self) -> String {
+    pub(super) fn state(&self) -> String {
         let Self { session, now, .. } = self;
         let rows = (session.run(), session.checkpoint(), session.truncated(), session.authorise(&self.caller));
         format!(
@@ -91,11 +96,11 @@ impl World {
     }
 
     /// Does what the shell does with effects. A failed write throws the session in memory away.
-    fn apply(&mut self, effects: &Effects, facts: Facts) -> bool {
+    pub(super) fn apply(&mut self, effects: &Effects, facts: Facts) -> bool {
         self.transact(&effects.writes, facts, Some(effects.ticket))
     }
 
-    fn transact(&mut self, writes: &[Write], facts: Facts, ticket: Option<Ticket>) -> bool {
+    pub(super) fn transact(&mut self, writes: &[Write], facts: Facts, ticket: Option<Ticket>) -> bool {
         let applied = self.storage.apply(writes);
         // The double tells by its fault whether a failed write was kept; a real storage is asked by reading the rows.
         let kept = applied.is_ok() || format!("{applied:?}").contains("after");
@@ -112,8 +117,8 @@ impl World {
         false
     }
 
-    fn load(&mut self, producer_alive: bool) {
-        self.session = Session::load(self.storage.load().unwrap(), LEASE, producer_alive);
+    pub(super) fn load(&mut self, producer_alive: bool) {
+        self.session = Session::load(self.storage.load().unwrap(), POLICY, producer_alive);
         self.loads += 1;
         self.unsynced = None;
         self.orphaned = !producer_alive && self.model.latest().running().is_some();
@@ -130,7 +135,7 @@ impl World {
         }
     }
 
-    fn holder(&self) -> Option<Fence> {
+    pub(super) fn holder(&self) -> Option<Fence> {
         self.model.latest().running().map(|run| Fence { run: run.id.clone(), epoch: 1 })
     }
 
@@ -164,7 +169,7 @@ impl World {
         let started = started.unwrap();
         assert_eq!(place(started.start), facts.chunks.len());
         let mut facts = facts;
-        facts.start(&id, input, &opening);
+        facts.start(&id, input, &opening, self.now);
         self.fences.push(started.fence);
         self.orphaned = false;
         self.lease_until = self.now.after(LEASE);
@@ -181,7 +186,7 @@ impl World {
         self.write_items(&fence, &items, outcome);
     }
 
-    fn write_items(&mut self, fence: &Fence, items: &[Item], outcome: Option<Outcome>) {
+    pub(super) fn write_items(&mut self, fence: &Fence, items: &[Item], outcome: Option<Outcome>) {
         let (before, mut facts) = (self.state(), self.model.latest().clone());
         let refusal = facts.refusal(fence);
         let mut records = Vec::new();
@@ -202,10 +207,14 @@ impl World {
             Some(outcome) => self.session.finish(self.now, fence, outcome, &records),
             None => self.session.append(fence, &records),
         };
+        if let Err(WriteRefused::NoRoom { wanted }) = effects {
+            assert_eq!((self.state(), refusal), (before, None), "a write that finds no room changes nothing");
+            return self.make_room(wanted, fence, items, outcome);
+        }
         match (effects, refusal) {
             (Ok(effects), None) => {
                 if let Some(outcome) = outcome {
-                    facts.finish(outcome);
+                    facts.finish(outcome, self.now);
                 }
                 // A write that fails is not an end: the run is read again as the rows tell it.
                 let orphaned = self.orphaned;
@@ -312,10 +321,6 @@ impl World {
         let facts = self.model.latest();
         assert!(place(self.session.view().durable()) <= self.model.durable().chunks.len(), "past what was synced");
         assert_eq!(place(self.session.log().head()), facts.chunks.len());
-        let running = facts.running().is_some();
-        let alarm = self.session.alarm(self.now);
-        assert_eq!(alarm.is_some(), running, "an alarm as long as a run is running, and no longer");
-        assert!(alarm.is_none_or(|alarm| self.now < alarm && alarm <= self.now.after(KEEP_ALIVE)));
         let due = match self.holder() {
             Some(fence) if self.orphaned => Some(Due::Orphaned(fence)),
             Some(fence) if self.now >= self.lease_until => Some(Due::Lapsed(fence)),
@@ -323,6 +328,7 @@ impl World {
         };
         assert_eq!(self.session.due(self.now), due);
         self.check_conversation(facts);
+        self.check_what_is_kept(facts);
     }
 
     fn check_conversation(&self, facts: &Facts) {
@@ -367,7 +373,7 @@ impl World {
             self.settle();
             self.check();
         }
-        assert_eq!((self.session.due(self.now), self.session.alarm(self.now)), (None, None));
+        assert_eq!(self.session.due(self.now), None);
         self.sync();
         while !self.confirmations.is_empty() {
             self.confirm(0);
@@ -381,6 +387,7 @@ impl World {
             return;
         }
         self.open(None, 0);
+        self.open(None, self.model.latest().floor);
         for run in 0..self.model.latest().runs.len() {
             self.open(Some(run), 0);
         }
@@ -389,6 +396,7 @@ impl World {
             assert!(self.readers[reader].ended, "no reader waits for ever");
         }
         assert_eq!(place(self.session.view().durable()), self.model.latest().chunks.len());
+        self.outlive();
     }
 
     pub fn may_not_be_started_by_others(&mut self) {

@@ -23,6 +23,8 @@ pub enum Operation {
     Message(String, u32),
     /// [`Storage::run`].
     Run(RunId),
+    /// [`Storage::kept`].
+    Kept(Cursor),
     /// [`Storage::counts`].
     Counts,
 }
@@ -36,6 +38,7 @@ pub fn perform(storage: &dyn Storage, operation: &Operation) -> Value {
         Operation::Messages(count) => outcome(storage.messages(*count)),
         Operation::Message(id, count) => outcome(storage.message(id, *count)),
         Operation::Run(id) => outcome(storage.run(id)),
+        Operation::Kept(floor) => outcome(storage.kept(*floor)),
         Operation::Counts => outcome(storage.counts()),
     }
 }

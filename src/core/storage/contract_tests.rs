@@ -147,6 +147,18 @@ fn a_block_over_the_limit_is_refused_with_its_list() {
 }
 
 #[test]
+fn a_trim_is_one_row_a_block_and_one_of_the_session() {
+    let storage = Native::open();
+    let blocks =
+        [block(1, 0, 2, vec![7; 10]), block(3, 0, 3, vec![7; 9]), block(3, 1, 3, vec![7]), block(4, 0, 5, vec![7])];
+    storage.apply(&[&[Write::Session(session())], &blocks[..]].concat()).unwrap();
+    let trim = |through| Write::TrimBlocks(Cursor::new(through).unwrap());
+    assert_eq!(storage.apply(&[Write::Session(session()), trim(3)]), Ok(4));
+    assert_eq!(storage.apply(&[Write::Session(session()), trim(3)]), Ok(1), "nothing is left to remove");
+    assert_eq!(storage.blocks(Cursor::START, 99).unwrap().len(), 1);
+}
+
+#[test]
 fn a_flush_is_one_row_and_a_large_chunk_one_a_part() {
     let storage = Native::open();
     storage.apply(&[Write::Session(session()), block(1, 0, 1, vec![7; 10])]).unwrap();
@@ -166,7 +178,7 @@ fn writes() -> impl Strategy<Value = Write> {
         3 => (proptest::option::of(text()), text(), status).prop_map(|(owner, salt, status)| {
             Write::Session(SessionRow { owner, salt, status, ..session() })
         }),
-        3 => (0_u32..4, 0_u32..4, proptest::option::of(0_u64..9), any::<bool>()).prop_map(|(turn, id, end, failed)| {
+        3 => (0_u32..4, 0_u32..4, proptest::option::of(0_u64..14), any::<bool>()).prop_map(|(turn, id, end, failed)| {
             Write::Run(RunRow {
                 turn,
                 id: RunId::new(format!("r{id}")),
@@ -174,7 +186,7 @@ fn writes() -> impl Strategy<Value = Write> {
                 entry: EntryKind::Send,
                 request_key: failed.then(|| "key".to_owned()),
                 input_hash: None,
-                start: Cursor::START,
+                start: Cursor::new(u64::from(turn) * 3).unwrap(),
                 end: end.map(|end| Cursor::new(end).unwrap()),
                 message_index: id,
                 message_id: MessageId::new("m"),
@@ -198,6 +210,7 @@ fn writes() -> impl Strategy<Value = Write> {
             Write::ExtendBlock { key: (at * 4 + 1) * PARTS, last: Sequence::new(at * 4 + 1 + more).unwrap(), bytes }
         }),
         4 => (0_u32..5, text()).prop_map(|(index, json)| message(index, json)),
+        2 => (0_u64..18).prop_map(|through| Write::TrimBlocks(Cursor::new(through).unwrap())),
         1 => (0_u32..5).prop_map(Write::TruncateMessages),
         4 => (1_u32..9, proptest::option::of(text()), any::<bool>()).prop_map(|(ordinal, state, rewind)| {
             match checkpoint(ordinal, state) {
@@ -217,6 +230,7 @@ fn operations() -> impl Strategy<Value = Operation> {
         1 => (0_u32..6).prop_map(Operation::Messages),
         1 => (0_u32..6, 0_u32..6).prop_map(|(id, count)| Operation::Message(format!("m{id}"), count)),
         1 => (0_u32..5).prop_map(|id| Operation::Run(RunId::new(format!("r{id}")))),
+        2 => (0_u64..9).prop_map(|floor| Operation::Kept(Cursor::new(floor).unwrap())),
         1 => Just(Operation::Counts),
     ]
 }

@@ -7,6 +7,7 @@ use super::rows::{Block, BlockRow, CheckpointKind, CheckpointRow, MessageRow, Ru
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS, first_of};
 use crate::core::ids::{Cursor, RunId};
+use crate::core::retention::{Kept, KeptRun};
 
 /// How the next `apply` fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,7 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
             block.bytes.extend_from_slice(bytes);
             block.last = *last;
         }
+        Write::TrimBlocks(through) => tables.blocks.retain(|_, block| through.lacks(block.last)),
         Write::Message(row) => {
             tables.messages.insert(row.index, row.clone());
         }
@@ -168,6 +170,22 @@ impl Storage for Double {
 
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {
         Ok(self.tables().runs.into_values().find(|row| row.id == *id))
+    }
+
+    fn kept(&self, floor: Cursor) -> Result<Kept, StorageError> {
+        let Tables { runs, blocks, .. } = self.tables();
+        let within = |after: Cursor, through: Cursor| {
+            let blocks = blocks.values().filter(|row| {
+                let first = first_of(row.key).unwrap();
+                after.lacks(first) && !through.lacks(first)
+            });
+            blocks.map(|row| row.bytes.len() as u64).sum()
+        };
+        let runs = runs.values().filter(|run| !run.status.is_live()).filter_map(|run| {
+            let end = run.end.filter(|end| *end > floor)?;
+            Some(KeptRun { end, ended: run.ended.unwrap_or(run.started), bytes: within(run.start, end) })
+        });
+        Ok(Kept { bytes: blocks.values().map(|row| row.bytes.len() as u64).sum(), runs: runs.collect() })
     }
 
     fn counts(&self) -> Result<Vec<(String, u64)>, StorageError> {

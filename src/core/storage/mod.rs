@@ -20,6 +20,7 @@ pub mod sql;
 pub use rows::{Block, BlockRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, Write};
 
 use super::ids::{Cursor, RunId};
+use super::retention::Kept;
 use thiserror::Error;
 
 /// The storage refused or failed. After a failed write nobody knows what was kept: the session in memory is thrown away and reloaded.
@@ -74,6 +75,12 @@ pub trait Storage {
     /// # Errors
     /// [`StorageError`].
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError>;
+
+    /// What is kept above `floor`: the bytes of all blocks, and the finished runs that end there, oldest first. Reads every block's size.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn kept(&self, floor: Cursor) -> Result<Kept, StorageError>;
 
     /// Rows per table, in the order of the schema; empty when there is no table.
     ///

@@ -188,6 +188,8 @@ pub enum Write {
         /// The bytes to append.
         bytes: Vec<u8>,
     },
+    /// Removes the blocks that end at this cursor or before it.
+    TrimBlocks(Cursor),
     /// Inserts or replaces a message, by its index.
     Message(MessageRow),
     /// Removes the messages from this index on.

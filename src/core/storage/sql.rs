@@ -13,6 +13,7 @@ use super::rows::{Block, CheckpointRow, MessageRow, RunRow, SessionRow, Stored, 
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS, first_of, key_floor};
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RunId};
+use crate::core::retention::{Kept, KeptRun};
 use crate::core::time::UnixMillis;
 
 /// Called with each result row. There is no way to stop early: a statement that is not read to its end locks its tables.
@@ -193,6 +194,10 @@ impl<S: Sql> SqlStorage<S> {
                 )?;
                 if written == 0 { Err(self.why_not_extended(*key, bytes.len())?) } else { Ok(written) }
             }
+            Write::TrimBlocks(through) => self.execute(
+                "DELETE FROM chunk_block WHERE key < ?1 AND last <= ?2",
+                &[Param::Integer(key_floor(*through)), Param::Integer(through.get())],
+            ),
             Write::Message(row) => self.write_message(row),
             Write::TruncateMessages(index) => {
                 self.execute("DELETE FROM message WHERE key >= ?1", &[Param::Integer(key(*index, 0))])
@@ -501,6 +506,27 @@ impl<S: Sql> Storage for SqlStorage<S> {
             return Ok(None);
         }
         self.one(select_run!("WHERE id = ?1 ORDER BY turn LIMIT 1"), &[Param::Text(id.as_str())], read_run)
+    }
+
+    fn kept(&self, floor: Cursor) -> Result<Kept, StorageError> {
+        let mut kept = Kept { bytes: 0, runs: Vec::new() };
+        if self.version()? == 0 {
+            return Ok(kept);
+        }
+        let total = self.one("SELECT sum(length(bytes)) FROM chunk_block", &[], |row| Ok(row.integer(0)))?;
+        kept.bytes = total.flatten().unwrap_or(0);
+        self.sql.run(
+            "SELECT end_, coalesce(ended, started), (SELECT coalesce(sum(length(bytes)), 0) FROM chunk_block \
+             WHERE key >= (run.start + 1) * 1024 AND key < (run.end_ + 1) * 1024) FROM run \
+             WHERE end_ > ?1 AND status NOT IN ('running', 'suspended_client_tool') ORDER BY turn",
+            &[Param::Integer(floor.get())],
+            &mut |row| {
+                let (end, ended) = (cursor(row, 0)?, UnixMillis::new(integer(row, 1)?));
+                kept.runs.push(KeptRun { end, ended, bytes: integer(row, 2)? });
+                Ok(())
+            },
+        )?;
+        Ok(kept)
     }
 
     fn counts(&self) -> Result<Vec<(String, u64)>, StorageError> {

@@ -19,7 +19,7 @@ pub fn terminal(terminal: Terminal) -> Vec<u8> {
         Terminal::Interrupted => event("end", &json!({ "status": "interrupted" })),
         Terminal::Paused => event("end", &json!({ "status": "paused" })),
         Terminal::Failed(code) => fail(code, false),
-        Terminal::Dropped => fail(Code::TransportStreamDrop, true),
+        Terminal::Dropped | Terminal::Superseded => fail(Code::TransportStreamDrop, true),
         Terminal::NotLive => not_live(),
         Terminal::Truncated(floor) => truncated(floor),
     }

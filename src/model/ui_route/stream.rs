@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
+use crate::core::event_stream::{Event, EventStream};
 use crate::core::lenient_json;
 use crate::core::run::Outcome;
-use crate::model::event_stream::{Event, EventStream};
 use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response};
 use crate::model::parts::Batch;
 use crate::model::redact::quote;

@@ -1,7 +1,7 @@
-//! Server-sent events as a model API sends them: bytes cut anywhere in, whole events out.
+//! Server-sent events as model APIs and this service's own kind send them: bytes cut anywhere in, whole events out.
 //!
 //! Follows the event-stream format of the HTML standard (line ends, byte order mark, comments, `data` over several lines), with two
-//! differences that suit an API: bytes that are not UTF-8 are a failure instead of replacement characters, and an event has a largest size.
+//! differences that suit machines: bytes that are not UTF-8 are a failure instead of replacement characters, and an event has a largest size.
 
 use serde::de::IgnoredAny;
 use thiserror::Error;
@@ -154,7 +154,7 @@ impl EventStream {
                 self.data.push('\n');
             }
             b"event" => self.name = Some(utf8(value)?.to_owned()).filter(|name| !name.is_empty()),
-            // Comments, `id` and `retry`: a model API's stream cannot be resumed, so they mean nothing here.
+            // Comments, `id` and `retry`: a model API's stream cannot be resumed, and a chunk's own frame says its sequence.
             _ => {}
         }
         Ok(())

@@ -1,0 +1,91 @@
+//! From a producer's records to writes.
+
+use super::Session;
+use crate::core::chunk::{Chunk, Stamp};
+use crate::core::command::WriteRefused;
+use crate::core::ids::{CheckpointId, Cursor, RunId};
+use crate::core::record::{Commit, Record};
+use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Write};
+
+impl Session {
+    /// Lays records into writes. Of several commits in one transaction only the last can ever be seen, so only it is
+    /// written. `most` is what the log's blocks may hold afterwards, in bytes.
+    pub(super) fn write(
+        &mut self,
+        run: &RunRow,
+        row: &SessionRow,
+        records: &[Record],
+        end: Option<CheckpointKind>,
+        most: Option<u64>,
+    ) -> Result<Vec<Write>, WriteRefused> {
+        let mut head = self.log.head();
+        let mut commit: Option<(Cursor, &Commit)> = None;
+        for record in records {
+            match record {
+                Record::Chunk { .. } => head = head.next()?.cursor(),
+                Record::Commit(said) => commit = Some((head, said)),
+            }
+        }
+        let encoded = self.log.encode(chunks_of(&run.id, records).iter().map(|(c, s)| (*c, s)))?;
+        let fits = |most| self.log.size().is_some_and(|size| size.saturating_add(encoded.size()) <= most);
+        if !most.is_none_or(fits) {
+            return Err(WriteRefused::NoRoom { wanted: encoded.size() });
+        }
+        let mut writes = self.log.store(&run.id, encoded);
+        let mut count = self.message_count();
+        let mut steps = self.checkpoint.as_ref().filter(|last| last.run == run.id).map_or(0, |last| last.step_count);
+        if let Some((_, Commit { message, step_count })) = commit {
+            steps = *step_count;
+            count = run.message_index.saturating_add(1);
+            writes.push(Write::Message(MessageRow {
+                index: run.message_index,
+                id: run.message_id.clone(),
+                role: "assistant".to_owned(),
+                run: Some(run.id.clone()),
+                json: message.to_string(),
+            }));
+        }
+        let point = match end {
+            Some(kind) => Some((head, kind)),
+            None => commit.map(|(cursor, _)| (cursor, CheckpointKind::Step)),
+        };
+        if let Some((cursor, kind)) = point {
+            let checkpoint = self.next_checkpoint(kind, count, cursor, steps, &run.id, &row.salt);
+            writes.push(Write::Checkpoint(checkpoint.clone()));
+            self.checkpoint = Some(checkpoint);
+        }
+        Ok(writes)
+    }
+
+    pub(super) fn next_checkpoint(
+        &self,
+        kind: CheckpointKind,
+        message_count: u32,
+        sequence: Cursor,
+        step_count: u32,
+        run: &RunId,
+        salt: &str,
+    ) -> CheckpointRow {
+        let ordinal = self.checkpoint.as_ref().map_or(1, |last| last.ordinal.saturating_add(1));
+        CheckpointRow {
+            ordinal,
+            id: CheckpointId::new(format!("cp_{salt}_{ordinal}")),
+            kind,
+            message_count,
+            sequence,
+            step_count,
+            state: self.checkpoint.as_ref().and_then(|last| last.state.clone()),
+            run: run.clone(),
+        }
+    }
+}
+
+pub(super) fn chunks_of<'a>(run: &RunId, records: &'a [Record]) -> Vec<(&'a Chunk, Stamp)> {
+    records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Chunk { chunk, attempt } => Some((chunk, Stamp { run: run.clone(), attempt: attempt.clone() })),
+            Record::Commit(_) => None,
+        })
+        .collect()
+}

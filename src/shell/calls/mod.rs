@@ -1,0 +1,71 @@
+//! What the object does for each call: read the request, run one command, answer.
+//!
+//! * [`send`]: a chat POST. [`resume`]: responses that follow what is there. [`control`]: stop and delete.
+//! * [`wire`]: `/sse`, `/info`, `/chunks` and the snapshot.
+//! * [`refusals`]: why a call is refused.
+
+mod control;
+mod refusals;
+mod resume;
+mod send;
+mod wire;
+
+use std::rc::Rc;
+
+use serde_json::Map;
+use web_sys::Request;
+use worker::Response;
+
+use super::answer;
+use super::host::Host;
+use crate::core::caller::Caller;
+use crate::core::error::Code;
+use crate::core::ids::Cursor;
+use crate::dialect::cursor;
+use crate::dialect::route::Call;
+use refusals::unreadable;
+
+/// An answer, or the answer that says why not.
+type Answer = Result<Response, Response>;
+
+impl Host {
+    /// Answers one call.
+    pub async fn answer(self: &Rc<Self>, call: Call, request: &Request, query: &str) -> Response {
+        // Everybody is one anonymous caller until the deployment authenticates.
+        let caller = Caller::Anonymous;
+        // A session whose rows cannot be read must still be deletable.
+        if let Err(error) = self.settle_or_hear().await
+            && call != Call::Delete
+        {
+            return unreadable(&error);
+        }
+        let answer = match call {
+            Call::Send => self.send(&caller, request, query).await,
+            Call::Attach => self.attach(&caller, request).await,
+            Call::Reconnect => self.reconnect(&caller, request),
+            Call::ChatSnapshot => self.snapshot(&caller, query, false).await,
+            Call::WireSnapshot => self.snapshot(&caller, query, true).await,
+            Call::Stop => self.stop(&caller, request).await,
+            Call::Delete => self.delete(&caller).await,
+            Call::Sse => self.sse(&caller, request, query),
+            Call::Info => self.info(&caller).await,
+            Call::Chunks => self.chunks(&caller, query).await,
+            Call::Seam => self.seam(request, query).await,
+        };
+        answer.unwrap_or_else(|refusal| refusal)
+    }
+
+    /// Routes that only tests need; without `TEST_SEAMS=1` they do not exist.
+    async fn seam(self: &Rc<Self>, request: &Request, query: &str) -> Answer {
+        if !self.config.settings.test_seams {
+            return Err(answer::error(Code::ValidationNotFound));
+        }
+        crate::shell::seams::perform(self, request, query).await
+    }
+}
+
+fn cursor_of(text: Option<String>) -> Result<Option<Cursor>, Response> {
+    text.map(|text| cursor::parse(&text))
+        .transpose()
+        .map_err(|error| answer::explained(Code::ValidationError, &error.to_string(), Map::new()))
+}
