@@ -33,7 +33,7 @@ impl Recording {
 }
 
 fn translate<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Chunk> {
-    let mut stream = MessageStream::new(StreamOptions { id_prefix: "p".into() });
+    let mut stream = MessageStream::new(StreamOptions { id_prefix: "p".into(), ..StreamOptions::default() });
     let mut chunks = Vec::new();
     for piece in pieces {
         let batch = stream.push(piece);

@@ -144,7 +144,7 @@ fn user(text: &str) -> Value {
 
 /// The stored message of a streamed answer.
 fn stored(events: &[Value]) -> Value {
-    let mut stream = MessageStream::new(StreamOptions { id_prefix: "p".into() });
+    let mut stream = MessageStream::new(StreamOptions { id_prefix: "p".into(), ..StreamOptions::default() });
     let text: String = events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", kind(event))).collect();
     let mut fold = Fold::new(&MessageId::new("m"));
     for chunk in stream.push(text.as_bytes()).chunks {

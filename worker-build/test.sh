@@ -16,6 +16,7 @@ dry_deploy() {
 }
 
 step 'native tests' "$NATIVE_CARGO" test --locked --quiet
+step 'fold and floors against the published clients' node --test tests/fold/*.test.mjs
 "$HERE/build.sh"
 step 'launcher tests' node --test launcher/*.test.mjs
 if compgen -G 'tests/e2e/*.test.mjs' >/dev/null; then

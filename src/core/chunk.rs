@@ -97,8 +97,13 @@ pub struct Stamp {
     pub attempt: Option<(AttemptId, u32)>,
 }
 
-/// Keys that [`Stamp`] owns on a stored chunk; a dialect removes them again.
-pub const STAMP_KEYS: [&str; 3] = ["runId", "attemptId", "step"];
+/// The name of the tool whose call began before the run, on a chunk that answers such a call. The run's writer sets it, so that
+/// whoever reads this one chunk knows that the call may stand in a message that the reader does not show.
+pub const CONTINUES: &str = "continues";
+
+/// Bookkeeping keys of a stored chunk, in stored order: those that [`Stamp`] owns, then [`CONTINUES`]. A writer takes them off what
+/// a producer says, and a dialect removes them again.
+pub const STAMP_KEYS: [&str; 4] = ["runId", "attemptId", "step", CONTINUES];
 
 /// Stored for every producer; chat projects them to nothing (`spec/helix.md` 1.4).
 pub mod lifecycle {

@@ -62,6 +62,8 @@ codes! {
     TransportError = "transport_error", 503, true, "The session could not be reached";
     /// Something in the request must be changed.
     ValidationError = "validation_error", 400, false, "The request is not valid";
+    /// A tool result or an answer to an approval that cannot be taken (`spec/helix.md` E19: one fixed message, no detail).
+    InvalidResult = "INVALID_RESULT", 400, false, "The tool result is not valid";
     /// The body is larger than the limit.
     ValidationPayloadTooLarge = "validation_payload_too_large", 413, false, "The request body is too large";
     /// No such route.
@@ -138,5 +140,7 @@ mod tests {
         assert_eq!(Code::StateSessionNotFound.message(), "Session not found");
         assert_eq!(Code::ProviderRateLimited.category(), "provider");
         assert_eq!(serde_json::to_string(&Code::Truncated).unwrap(), "\"TRUNCATED\"");
+        assert_eq!((Code::InvalidResult.as_str(), Code::InvalidResult.status()), ("INVALID_RESULT", 400));
+        assert!(!Code::InvalidResult.retryable());
     }
 }

@@ -24,7 +24,7 @@ const END: &[u8] = b"\n\n";
 #[error("the stored bytes are not finished chunk frames")]
 pub struct BadFrame;
 
-/// Encodes a chunk at its place in the log. Keys that the stamp owns are replaced on the chunk.
+/// Encodes a chunk at its place in the log. Keys that the stamp owns are replaced on the chunk; all bookkeeping stands last.
 pub fn encode(sequence: Sequence, chunk: &Chunk, stamp: &Stamp, out: &mut Vec<u8>) {
     let head = format!("event: chunk\nid: {sequence}\ndata: {{\"sequence\":{sequence},\"chunk\":{{");
     out.extend_from_slice(head.as_bytes());
@@ -32,13 +32,17 @@ pub fn encode(sequence: Sequence, chunk: &Chunk, stamp: &Stamp, out: &mut Vec<u8
         pair(key, value, out);
         out.push(b',');
     }
-    let [run, attempt, step] = STAMP_KEYS;
+    let [run, attempt, step, continues] = STAMP_KEYS;
     pair(run, stamp.run.as_str(), out);
     if let Some((id, number)) = &stamp.attempt {
         out.push(b',');
         pair(attempt, id.as_str(), out);
         out.push(b',');
         pair(step, number, out);
+    }
+    if let Some(tool) = chunk.text(continues) {
+        out.push(b',');
+        pair(continues, tool, out);
     }
     out.extend_from_slice(b"}}\n\n");
 }
@@ -62,7 +66,7 @@ pub struct Stored {
 impl Stored {
     /// The attempt that wrote the chunk.
     pub fn attempt(&self) -> Option<AttemptId> {
-        let [_, attempt, _] = STAMP_KEYS;
+        let [_, attempt, ..] = STAMP_KEYS;
         self.chunk.text(attempt).map(AttemptId::new)
     }
 }
@@ -145,6 +149,20 @@ mod tests {
             "event: chunk\nid: 42\ndata: {\"sequence\":42,\"chunk\":{\"type\":\"text-delta\",\"id\":\"t1\",\
              \"delta\":\"H\\ni\",\"runId\":\"r1\",\"attemptId\":\"r1-1-1\",\"step\":1}}\n\n"
         );
+    }
+
+    #[test]
+    fn the_mark_of_an_earlier_call_stands_last() {
+        let mut out = Vec::new();
+        let chunk = Chunk::new("tool-output-denied").with("continues", "t\"ool").with("toolCallId", "c");
+        encode(Sequence::new(1).unwrap(), &chunk, &stamp(), &mut out);
+        encode(Sequence::new(2).unwrap(), &chunk.with("continues", 7), &stamp(), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains(r#""toolCallId":"c","runId":"r1","attemptId":"r1-1-1","step":1,"continues":"t\"ool"}}"#),
+            "{text}"
+        );
+        assert!(text.ends_with("\"step\":1}}\n\n"), "{text}");
     }
 
     #[test]

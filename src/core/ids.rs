@@ -189,6 +189,34 @@ impl SessionId {
     }
 }
 
+/// What a client sends once per send, so that a repeat of it is known (`x-helix-request-key`, `spec/helix.md` 5.8): 1 to 255 visible
+/// ASCII characters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RequestKey(String);
+
+/// The text is no request key. It is not quoted: the header may hold anything.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("a request key has 1 to {} visible ASCII characters and no spaces", RequestKey::MAX_BYTES)]
+pub struct InvalidRequestKey;
+
+impl RequestKey {
+    /// Longest key, in bytes.
+    pub const MAX_BYTES: usize = 255;
+
+    /// # Errors
+    /// [`InvalidRequestKey`] for an empty or too long text, and for any character but `!` to `~`.
+    pub fn parse(text: &str) -> Result<Self, InvalidRequestKey> {
+        let fits = (1..=Self::MAX_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidRequestKey) }
+    }
+
+    /// The key's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Decodes `%XX` once. `None` when an escape is cut short or the bytes are not UTF-8.
 pub fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -235,6 +263,17 @@ mod tests {
         for (segment, id) in [("gr%C3%BC%C3%9Fe", "grüße"), ("%F0%9F%90%99", "🐙"), ("a%20b", "a b"), ("...", "...")]
         {
             assert_eq!(SessionId::from_path_segment(segment).unwrap().as_str(), id);
+        }
+    }
+
+    #[test]
+    fn a_request_key_is_visible_ascii_and_is_never_echoed() {
+        for key in ["a", "!~", &"x".repeat(255), "8d0f6f2e-1b77-4c58-9d0e-1f0a3ab0a9d7"] {
+            assert_eq!(RequestKey::parse(key).unwrap().as_str(), key);
+        }
+        for key in ["", "a b", " a", "a\t", "a\u{7f}", "schlüssel", &"x".repeat(256)] {
+            let refusal = RequestKey::parse(key).unwrap_err();
+            assert_eq!(refusal.to_string(), "a request key has 1 to 255 visible ASCII characters and no spaces");
         }
     }
 

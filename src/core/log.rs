@@ -198,9 +198,9 @@ impl Log {
     }
 
     /// The frames after `cursor` up to `until` as far as they are in memory, one flush at least, then more until `max_bytes`, and never
-    /// past the durable head. `None` when the reader must go to the blocks first, or lies below the floor.
+    /// past the durable head. `None` when the reader must go to the blocks first.
     pub fn recent(&self, cursor: Cursor, until: Cursor, max_bytes: usize) -> Option<Batch> {
-        if cursor < self.floor || self.tail.front().is_none_or(|oldest| cursor < oldest.after) {
+        if self.tail.front().is_none_or(|oldest| cursor < oldest.after) {
             return None;
         }
         let until = until.min(self.durable);

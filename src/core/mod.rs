@@ -13,6 +13,7 @@
 //! * [`event_stream`]: server-sent events, from bytes cut anywhere. [`lenient_json`]: JSON that cuts an emoji in two.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
+pub mod approval;
 pub mod batch;
 pub mod block;
 pub mod caller;

@@ -88,7 +88,7 @@ impl Session {
                 pending: VecDeque::new(),
             };
         };
-        let head = last_block.as_ref().map_or(session.floor, |(block, _)| block.last.cursor().max(session.floor));
+        let head = last_block.as_ref().map_or(session.floor, |(block, _)| block.last.cursor());
         let open = last_block.and_then(|(block, len)| {
             let whole = block.key.checked_rem(PARTS) == Some(0) && len < OPEN_LIMIT;
             whole.then_some(OpenBlock { key: block.key, last: block.last, run: block.run, attempt: block.attempt, len })

@@ -8,6 +8,7 @@ use super::demo::DemoSettings;
 use super::fields::Fields;
 use super::openai::settings::OpenAiSettings;
 use super::ui_route::settings::UiRouteSettings;
+use crate::core::approval::Executor;
 use crate::core::error::{Code, Failure};
 
 /// Who answers in a session.
@@ -161,6 +162,14 @@ impl Agent {
             Self::OpenAi(settings) => settings.api_key.as_deref().map(Reference::Secret),
             Self::Anthropic(settings) => settings.api_key.as_deref().map(Reference::Secret),
             Self::Ui(settings) => settings.target.binding().map(Reference::Binding),
+        }
+    }
+
+    /// Who executes a call that the user has approved: a model cannot, somebody's route may, and the demo does.
+    pub fn executor(&self) -> Executor {
+        match self {
+            Self::OpenAi(_) | Self::Anthropic(_) => Executor::Client,
+            Self::Demo(_) | Self::Ui(_) => Executor::Producer,
         }
     }
 

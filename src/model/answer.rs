@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::failure::failure_of_event;
 use super::parts::Batch;
 use super::redact::quote;
+use super::tools::Approvals;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::event_stream::{Event, EventStream};
@@ -22,6 +23,8 @@ pub struct StreamOptions {
     /// Begins every part id, and every tool call id that the server leaves out. Ids count from 1 in each stream, so it must differ
     /// between the steps of a run; for tool call ids, between the runs of a session.
     pub id_prefix: String,
+    /// Tools whose calls the user approves first.
+    pub approvals: Approvals,
 }
 
 /// What is particular to one API: its events as the parts of a reply.

@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 use super::agent::AgentsError;
 use super::fields::Fields;
 use super::parts::{FinishReason, Parts};
+use super::values::{list, string};
 use crate::core::chunk::Chunk;
+
+mod calls;
 
 /// An agent with `"producer":"demo"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,16 +75,37 @@ enum Line {
     Numbered(u32, u32, u32),
     Chunk(Chunk, u32),
     FinishStep,
-    Finish,
+    Finish(FinishReason),
 }
 
-/// The script that answers a user's message. The same arguments give the same chunks. `id_prefix` begins part and tool call ids and must
-/// differ between the runs of a session.
-pub fn script(user_text: &str, id_prefix: &str, settings: &DemoSettings) -> Script {
-    let lines = match settings.deltas {
-        Some(count) => vec![Line::Numbered(1, count, settings.delta_bytes), Line::FinishStep, Line::Finish],
-        None => lines(user_text, id_prefix, settings.repeat),
+/// What comes next in a conversation: the answer to the user's last message, or the rest of a reply whose calls have been answered. The
+/// same arguments give the same chunks. `id_prefix` begins part and tool call ids and must differ between the runs of a session.
+pub fn reply(history: &[Value], id_prefix: &str, settings: &DemoSettings) -> Script {
+    match history.last() {
+        Some(last) if string(last, "role") == Some("assistant") => play(calls::going_on(last), "", id_prefix),
+        last => script(&last.map(text_of).unwrap_or_default(), id_prefix, settings),
+    }
+}
+
+/// The text parts of a UI message.
+fn text_of(message: &Value) -> String {
+    let texts: Vec<&str> = list(message, "parts").iter().filter_map(|part| string(part, "text")).collect();
+    texts.join("\n")
+}
+
+/// The script that answers a user's message.
+fn script(user_text: &str, id_prefix: &str, settings: &DemoSettings) -> Script {
+    let lines = match (settings.deltas, calls::command(user_text)) {
+        (Some(count), _) => {
+            vec![Line::Numbered(1, count, settings.delta_bytes), Line::FinishStep, Line::Finish(FinishReason::Stop)]
+        }
+        (None, Some(command)) => calls::asking(command, id_prefix),
+        (None, None) => lines(user_text, id_prefix, settings.repeat),
     };
+    play(lines, user_text, id_prefix)
+}
+
+fn play(lines: Vec<Line>, user_text: &str, id_prefix: &str) -> Script {
     let mut script =
         Script { lines: lines.into(), parts: Parts::new(id_prefix), ready: VecDeque::new(), said: Map::new() };
     script.said = usage(user_text, &script.lines);
@@ -119,7 +143,7 @@ fn lines(user_text: &str, id_prefix: &str, repeat: u32) -> Vec<Line> {
     }
     lines.push(Line::Text(CLOSING.to_owned()));
     lines.push(Line::FinishStep);
-    lines.push(Line::Finish);
+    lines.push(Line::Finish(FinishReason::Stop));
     lines
 }
 
@@ -128,8 +152,8 @@ model would send them, and each of them is stored before you see it.\n\nReload t
 back at once and the rest follows, each word exactly once. Open the same conversation in a second tab: both show the same reply. Close \
 all of them and come back in a minute: I will have gone on without you.\n\n";
 
-const CLOSING: &str = "Write a message with the word “tool” to see a tool call with its streamed input and its result. To talk to a real \
-model, name one in the AGENTS setting.";
+const CLOSING: &str = "Write a message with the word “tool” to see a tool call with its streamed input and its result, /tool or /tools \
+for calls that your page answers, /approve for one that you approve. To talk to a real model, name one in the AGENTS setting.";
 
 /// A call that the service executes itself: `providerExecuted`, so that clients do not try to, and `dynamic`, so that clients accept it
 /// without knowing the tool.
@@ -245,7 +269,7 @@ impl Script {
                 wait = beats;
             }
             Line::FinishStep => self.parts.finish_step(),
-            Line::Finish => self.parts.finish(FinishReason::Stop, std::mem::take(&mut self.said)),
+            Line::Finish(reason) => self.parts.finish(reason, std::mem::take(&mut self.said)),
         }
         self.collect(wait);
         Some(())

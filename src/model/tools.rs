@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::agent::AgentsError;
 use super::fields::Fields;
+use super::parts::Parts;
 use super::values::string;
 use crate::core::chunk::Chunk;
 
@@ -18,6 +19,8 @@ pub struct Tool {
     pub input_schema: Value,
     /// Whether the API shall enforce the schema.
     pub strict: Option<bool>,
+    /// `approval`: whether the user is asked before the client executes a call. Default false.
+    pub approval: bool,
 }
 
 impl Tool {
@@ -42,8 +45,9 @@ impl Tool {
         let input_schema =
             schema.or(parameters).map_or_else(|| json!({"type": "object", "properties": {}}), Value::Object);
         let strict = tool.boolean("strict")?;
+        let approval = tool.boolean("approval")?.unwrap_or(false);
         tool.end()?;
-        Ok(Self { name, description, input_schema, strict })
+        Ok(Self { name, description, input_schema, strict, approval })
     }
 }
 
@@ -128,9 +132,41 @@ fn result(part: &Value) -> CallResult {
         "output-denied" => denied(),
         "approval-responded" if approval.get("approved") == Some(&Value::Bool(false)) => denied(),
         "approval-requested" => "the user has not approved this call".to_owned(),
+        "approval-responded" => "the user approved this call, but it was not executed".to_owned(),
         _ => "the call was abandoned and has no result".to_owned(),
     };
     CallResult { text: error, is_error: true }
+}
+
+/// Tools whose calls the user approves first, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Approvals(Vec<String>);
+
+impl Approvals {
+    /// Those of these tools.
+    pub fn of(tools: &[Tool]) -> Self {
+        Self(tools.iter().filter(|tool| tool.approval).map(|tool| tool.name.clone()).collect())
+    }
+
+    /// The request for an approval that follows a call's input. Its id is the call's own here: the run's is not known (`approval_id` of
+    /// [`crate::core::approval`] has both).
+    pub fn request(&self, id: &str, name: &str) -> Option<Chunk> {
+        let asks = self.0.iter().any(|own| own == name);
+        asks.then(|| Chunk::new("tool-approval-request").with("approvalId", id).with("toolCallId", id))
+    }
+}
+
+/// Writes the end of a call's input and, where the user is asked first, the request for the approval. Arguments that could not be read are
+/// the call's failure, so nobody is asked about them.
+pub fn write_input(parts: &mut Parts, input: Chunk, approvals: &Approvals) {
+    let request = match (input.kind(), input.text("toolCallId"), input.text("toolName")) {
+        ("tool-input-available", Some(id), Some(name)) => approvals.request(id, name),
+        _ => None,
+    };
+    parts.other(input);
+    if let Some(request) = request {
+        parts.other(request);
+    }
 }
 
 /// The chunk that ends a call's input: whole, or the arguments that could not be read and why.
@@ -173,6 +209,11 @@ mod tests {
                 true,
             ),
             (json!({"state": "output-denied", "approval": {"approved": false}}), "the user denied this call", true),
+            (
+                json!({"state": "approval-responded", "approval": {"approved": true}}),
+                "the user approved this call, but it was not executed",
+                true,
+            ),
             (json!({"state": "output-error", "errorText": " "}), "the tool failed", true),
             (json!({"state": "output-available", "output": "text"}), "text", false),
             (json!({"state": "output-available", "output": null}), "null", false),
@@ -180,6 +221,25 @@ mod tests {
         ] {
             assert_eq!(result(&part), CallResult { text: expected.to_owned(), is_error }, "{part}");
         }
+    }
+
+    #[test]
+    fn only_readable_calls_of_marked_tools_need_an_approval() {
+        let tool = |name: &str, approval: Value| {
+            Tool::parse(Fields::of("x", "", json!({"name": name, "approval": approval})).unwrap())
+        };
+        assert!(tool("f", json!("yes")).is_err());
+        let tools = [tool("f", json!(true)).unwrap(), tool("g", json!(false)).unwrap()];
+        let written = |name: &str, input| {
+            let mut parts = Parts::new("");
+            write_input(&mut parts, input_chunk("c", name, input, "{"), &Approvals::of(&tools));
+            parts.take().iter().map(|chunk| chunk.kind().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(written("f", Ok(json!({}))), ["start-step", "tool-input-available", "tool-approval-request"]);
+        assert_eq!(written("f", Err("cut".into())), ["start-step", "tool-input-error"]);
+        assert_eq!(written("g", Ok(json!({}))), ["start-step", "tool-input-available"]);
+        let request = Approvals::of(&tools).request("c", "f").unwrap();
+        assert_eq!((request.text("approvalId"), request.text("toolCallId")), (Some("c"), Some("c")));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::core::pace::Patience;
 use crate::core::reader::{Eviction, Next, Terminal};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
+use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response as chat;
 use crate::dialect::wire;
 
@@ -227,7 +228,7 @@ impl Host {
             Dialect::Wire => (batch.bytes, false),
             Dialect::Chat => {
                 let mut out = Vec::with_capacity(batch.bytes.len());
-                let projected = chat::project_stored(&batch.bytes, self.config.floor, &mut out)
+                let projected = chat::project_stored(&batch.bytes, self.config.floor, &Lens::default(), &mut out)
                     .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
                 (out, projected.finish)
             }

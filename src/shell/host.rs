@@ -153,6 +153,7 @@ impl Host {
     }
 
     /// Resolves when something has been published, or the memory thrown away.
+    #[allow(dead_code)]
     pub fn moved(&self) -> oneshot::Receiver<()> {
         let (moves, moved) = oneshot::channel();
         if let Ok(mut watching) = self.watching.try_borrow_mut() {
@@ -221,7 +222,10 @@ impl Host {
     /// The alarm rang: whatever is due is settled, and the next one armed last.
     pub async fn rang(self: &Rc<Self>) -> Result<(), HostError> {
         self.armed.set(None);
-        let settled = self.settle_or_hear().await;
+        let settled = match self.expire().await {
+            Ok(()) => self.settle_or_hear().await.and_then(|()| self.retain()),
+            failed => failed,
+        };
         let next = match &settled {
             Ok(()) => self.session(|session| session.alarm(now()))?,
             // The runtime tries again a few times only.

@@ -4,6 +4,7 @@
 //! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call, a file a kind.
 //! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it.
 //! * [`readers`]: open responses; [`drain`] feeds them, [`watch`] looks after them, [`body`] is the stream. [`journal`]: log lines and counters.
+//! * [`keeping`]: retention, the size limit, the end of an idle session.
 //! * [`follower`]: another session's stream, followed from here.
 //! * [`answer`], [`request`], [`incoming`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
 //! * [`seams`]: handles for tests.
@@ -20,6 +21,7 @@ mod follower;
 mod host;
 mod incoming;
 mod journal;
+mod keeping;
 mod object;
 mod producers;
 mod production;

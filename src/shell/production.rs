@@ -14,7 +14,7 @@ use super::producers;
 use crate::core::batch::{Batcher, Flush};
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Due, Input, Start, StartRefused, Started};
+use crate::core::command::{Due, Input, Start, StartRefused, Started, WriteRefused};
 use crate::core::counters::add;
 use crate::core::error::{Code, Failure};
 use crate::core::frame;
@@ -90,8 +90,7 @@ impl Host {
         };
         let Started { effects, fence, start, .. } =
             self.session(|session| session.start(start)).map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
-        let alarm = self.session(|session| session.alarm(now())).map_err(NotStarted::Host)?;
-        self.arm(alarm);
+        self.arm_next();
         self.persist(effects).map_err(NotStarted::Host)?;
         let run = fence.run.clone();
         if let (Some(writer), Ok(upstream)) = (writer.into_inner(), AbortController::new()) {
@@ -211,7 +210,10 @@ impl Host {
                 self.fail(&fence, &Failure::new(Code::ProviderTimeout, "silent for longer than the lease"));
                 Ok(())
             }
-            Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => self.bury(&fence, Outcome::Failed(Code::ProducerLost)),
+            Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => {
+                self.count(|counters| add(&mut counters.reaped, 1));
+                self.bury(&fence, Outcome::Failed(Code::ProducerLost))
+            }
         }
     }
 
@@ -262,8 +264,12 @@ impl Host {
     }
 
     fn flush(self: &Rc<Self>, fence: &Fence, records: &[Record]) {
-        let write = || match self.session(|session| session.append(fence, records))? {
+        let write = || match self.write_with_room(|session| session.append(fence, records))? {
             Ok(effects) => self.persist(effects).map(|()| true),
+            Err(WriteRefused::NoRoom { .. }) => {
+                self.abandon();
+                self.bury(fence, Outcome::Failed(Code::StateSessionFull)).map(|()| true)
+            }
             Err(refused) => {
                 console_log!("session {} run {}: {refused}", self.log_name, fence.run);
                 Ok(false)
@@ -285,12 +291,14 @@ impl Host {
     }
 
     fn finish(self: &Rc<Self>, fence: &Fence, outcome: Outcome, records: &[Record]) -> Result<(), HostError> {
-        match self.session(|session| session.finish(now(), fence, outcome, records))? {
+        match self.write_with_room(|session| session.finish(now(), fence, outcome, records))? {
             Ok(effects) => {
                 self.persist(effects)?;
                 self.log_settled(fence);
+                self.arm_next();
                 Ok(())
             }
+            Err(WriteRefused::NoRoom { .. }) => self.bury(fence, Outcome::Failed(Code::StateSessionFull)),
             Err(refused) => {
                 console_log!("session {} run {}: {refused}", self.log_name, fence.run);
                 Ok(())
@@ -313,7 +321,6 @@ impl Host {
             console_error!("session {} run {}: {error}", self.log_name, fence.run);
         }
         let records = writer.fail();
-        self.count(|counters| add(&mut counters.reaped, 1));
         console_log!("session {} run {}: its producer is gone, {kept} chunks kept", self.log_name, fence.run);
         self.finish(fence, outcome, &records)
     }

@@ -273,13 +273,17 @@ impl Host {
         }
     }
 
-    /// Breaks every body, because what it followed is gone.
+    /// Ends every response, because what it followed is gone: the wire says that it saw no end, every other dialect's body breaks.
     pub fn part_with_readers(&self) {
         for id in self.readers.ids() {
-            let pen = self.readers.look(id, |open| open.body.pen());
+            let Some((dialect, pen)) = self.readers.look(id, |open| (open.dialect, open.body.pen())) else { continue };
             self.close_reader(id, Ending::Deleted);
-            if let Some(pen) = pen {
-                pen.break_off();
+            match dialect {
+                Dialect::Wire => {
+                    pen.write(&Uint8Array::from(wire::terminal(Terminal::Dropped).as_slice()));
+                    pen.close();
+                }
+                Dialect::Chat => pen.break_off(),
             }
         }
     }

@@ -48,12 +48,14 @@ pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError>
 }
 
 /// Resolves when the client leaves. Dropping it takes its listener away.
+#[allow(dead_code)]
 pub struct Leaving {
     signal: AbortSignal,
     listener: Closure<dyn FnMut()>,
     left: oneshot::Receiver<()>,
 }
 
+#[allow(dead_code)]
 impl Leaving {
     /// Listens to a request's signal.
     pub fn of(request: &Request) -> Self {

@@ -112,7 +112,7 @@ async fn append(host: &Rc<Host>, text: String, count: usize) -> Result<Response,
     let fence = fence.ok().flatten().ok_or_else(|| answer::error(Code::StateRunEnded))?;
     let chunk = Chunk::new("data-bench").with("data", Value::String(text)).with("transient", true);
     let records = vec![Record::Chunk { chunk, attempt: None }; count];
-    let effects = host.session(|session| session.append(&fence, &records));
+    let effects = host.write_with_room(|session| session.append(&fence, &records));
     let effects = effects.map_err(|error| answer::internal(&error))?.map_err(|error| answer::internal(&error))?;
     let sequence = host.session(|session| session.log().head()).map_err(|error| answer::internal(&error))?;
     host.persist(effects).map_err(|error| answer::internal(&error))?;

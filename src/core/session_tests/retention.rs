@@ -3,7 +3,7 @@
 use super::examples::{LEASE, NOW, POLICY, at, chunk, me, reload, start, started};
 use crate::core::command::{Effects, WriteRefused};
 use crate::core::ids::Cursor;
-use crate::core::retention::Policy;
+use crate::core::retention::{Kept, KeptRun, Policy};
 use crate::core::run::{Fence, Outcome, RunStatus};
 use crate::core::session::Session;
 use crate::core::storage::double::Double;
@@ -56,6 +56,15 @@ fn retention_cuts_finished_runs_and_no_live_one() {
     assert_eq!(storage.blocks(Cursor::START, 9_999).unwrap().len(), 1);
     assert_eq!(storage.messages(3).unwrap().len(), 3, "messages stay");
     assert!(session.append(&fence, &[chunk("d")]).is_ok());
+}
+
+#[test]
+fn rows_that_call_a_live_run_finished_are_not_believed() {
+    let storage = Double::new();
+    let (mut session, _) = three_runs(&storage, POLICY);
+    let live = KeptRun { end: at(8), ended: NOW, bytes: 1 };
+    let effects = session.retain(NOW.after(POLICY.retention), &Kept { bytes: 1, runs: vec![live] }, u64::MAX);
+    assert_eq!((effects, session.log().floor()), (None, at(0)));
 }
 
 #[test]

@@ -39,6 +39,10 @@ fn a_run_of_three_steps_and_fifty_flushes() {
         if let Some(budget) = budget {
             assert!(rows <= budget, "{rows} rows, at most {budget}");
             assert_eq!(rows, 62);
+            let kept = storage.kept(session.log().floor()).unwrap();
+            let cut = session.retain(NOW.after(POLICY.retention), &kept, 0).unwrap();
+            let blocks = storage.counts().unwrap().iter().find(|(table, _)| table == "chunk_block").unwrap().1;
+            assert_eq!((storage.apply(&cut.writes), blocks), (Ok(blocks + 1), 8), "a row a block, and the session's");
         }
     }
 }

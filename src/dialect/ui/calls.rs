@@ -5,9 +5,19 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value};
+
 use super::fold::{Fold, kind_of};
 use super::tool::{Which, is_settled, state_of};
 use crate::core::chunk::Chunk;
+
+/// A tool part's tool; `None` for other parts.
+pub(super) fn tool_of(part: &Map<String, Value>) -> Option<&str> {
+    match kind_of(part) {
+        "dynamic-tool" => part.get("toolName").and_then(Value::as_str),
+        kind => kind.strip_prefix("tool-"),
+    }
+}
 
 /// What the writer knows about the run's calls besides the message itself.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +93,7 @@ fn answer(fold: &Fold, id: &str, chunk: Chunk) -> Option<Chunk> {
 mod tests {
     use super::*;
     use crate::core::ids::MessageId;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn chunk(value: Value) -> Chunk {
         Chunk::parse(value).unwrap()

@@ -1,17 +1,17 @@
-//! Chunks to one UI message, as the client's reducer does it (`spec/ai-sdk.md` A.3, read in `ai` 6.0.281).
+//! Chunks to one UI message, as the client's reducer does it (`spec/ai-sdk.md` A.3). `tests/fold` holds the two against each other.
 //!
 //! Where the reducer can produce a message that `validateUIMessages` of some version refuses (A.8), the fold produces
 //! the nearest one that all of them accept; `tool.rs` says where. `finish-step` forgets open parts, as clients up
 //! to 7.0.78 do: a stream that this fold accepts is accepted by every client.
-//!
-//! A step may be tried more than once. The parts of an attempt are those from its `step_start` on; when a later
-//! `step_start` names the same step they are set aside, and come back only if `step_committed` names their attempt.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::fold_attempts::Attempt;
+use super::metadata::{Unmergeable, merge_metadata};
+use super::resync::is_event;
 use super::tool::Input;
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::chunk::{Chunk, lifecycle};
@@ -28,19 +28,9 @@ pub struct Fold {
     reasoning: BTreeMap<String, usize>,
     /// Tool inputs that have begun to stream, by call id.
     pub(super) inputs: BTreeMap<String, Input>,
-    attempt: Option<Attempt>,
+    pub(super) attempt: Option<Attempt>,
     /// Ids of attempts that lost their step; what still arrives from them is no content.
-    superseded: Vec<String>,
-}
-
-/// The attempt that is being written, and what earlier attempts of its step left.
-#[derive(Clone, Debug)]
-struct Attempt {
-    id: String,
-    step: Option<u64>,
-    /// Number of parts before the attempt.
-    base: usize,
-    aside: Vec<(String, Vec<Map<String, Value>>)>,
+    pub(super) superseded: Vec<String>,
 }
 
 /// Why a client would refuse the chunk. The fold is as it was before.
@@ -71,6 +61,9 @@ pub enum FoldError {
     /// An approval response to a request that the message does not hold.
     #[error("no approval request {0} in this message")]
     NoApproval(String),
+    /// Metadata with keys, where the message's metadata is text, a number or a flag: clients cannot merge the two.
+    #[error("{0} brings metadata that cannot be merged into the message's")]
+    Metadata(String),
 }
 
 /// A part that later chunks of the run may still refer to, in the order of the message.
@@ -169,16 +162,19 @@ impl Fold {
             }
             "reset-step" => {
                 let begin = self.step_begin();
+                self.leave_all();
                 self.cut(begin);
+                self.text.clear();
+                self.reasoning.clear();
                 self.inputs.clear();
             }
             "start" => {
+                self.merge_metadata(chunk)?;
                 if let Some(id) = chunk.text("messageId") {
                     self.head.insert("id".into(), id.into());
                 }
-                self.merge_metadata(chunk);
             }
-            "finish" | "message-metadata" => self.merge_metadata(chunk),
+            "finish" | "message-metadata" => self.merge_metadata(chunk)?,
             "source-url" => self.push(chunk, &[("sourceId", Type::Text), ("url", Type::Text), ("title", Type::Text)]),
             "source-document" => self.push(
                 chunk,
@@ -187,6 +183,8 @@ impl Fold {
             "file" | "reasoning-file" => self.push(chunk, &[("mediaType", Type::Text), ("url", Type::Text)]),
             "custom" => self.push(chunk, &[("kind", Type::Text)]),
             "steering-message" => self.push(chunk, &[("id", Type::Text), ("parts", Type::Steering)]),
+            // Events are about a response; no message holds one.
+            _ if is_event(kind) => {}
             _ if kind.starts_with("data-") => self.data(chunk),
             _ if kind.starts_with("tool-") => self.apply_tool(chunk)?,
             // `error` and `abort` end a response; they are no part of the message.
@@ -333,53 +331,25 @@ impl Fold {
         let mut new = part(chunk.kind());
         copy(&mut new, chunk, "id", Type::Text);
         new.insert("data".into(), data);
+        copy(&mut new, chunk, "transient", Type::Flag);
         self.parts.push(new);
     }
 
-    fn merge_metadata(&mut self, chunk: &Chunk) {
-        let Some(new) = typed(chunk, "messageMetadata", Type::Any) else { return };
+    fn merge_metadata(&mut self, chunk: &Chunk) -> Result<(), FoldError> {
+        let Some(new) = typed(chunk, "messageMetadata", Type::Any) else { return Ok(()) };
         match self.head.get_mut("metadata") {
-            Some(old) if !old.is_null() => merge(old, new),
+            Some(old) if !old.is_null() => {
+                merge_metadata(old, new).map_err(|Unmergeable| FoldError::Metadata(chunk.kind().into()))
+            }
             _ => {
                 self.head.insert("metadata".into(), new.clone());
+                Ok(())
             }
-        }
-    }
-
-    fn begin_attempt(&mut self, chunk: &Chunk) {
-        let id = chunk.text("attemptId").unwrap_or_default().to_owned();
-        let step = chunk.get("step").and_then(Value::as_u64);
-        match self.attempt.take() {
-            Some(same) if same.id == id && same.step == step => self.attempt = Some(same),
-            Some(mut lost) if lost.step.is_some() && lost.step == step => {
-                let base = lost.base.min(self.parts.len());
-                let parts = self.parts.split_off(base);
-                self.cut(base);
-                self.superseded.push(lost.id.clone());
-                lost.aside.push((lost.id, parts));
-                self.attempt = Some(Attempt { id, step, base, aside: lost.aside });
-            }
-            _ => self.attempt = Some(Attempt { id, step, base: self.parts.len(), aside: Vec::new() }),
-        }
-    }
-
-    fn commit_attempt(&mut self, chunk: &Chunk) {
-        let Some(attempt) = self.attempt.take() else { return };
-        let named = chunk.text("committedAttemptId").unwrap_or_default();
-        if named == attempt.id {
-            return;
-        }
-        // An empty id, or one that never streamed in this step, changes nothing (`spec/helix.md` 1.8).
-        if let Some((winner, parts)) = attempt.aside.into_iter().find(|(id, _)| id == named) {
-            self.cut(attempt.base);
-            self.parts.extend(parts);
-            self.superseded.retain(|id| *id != winner);
-            self.superseded.push(attempt.id);
         }
     }
 
     /// Removes the parts from `base` on and everything that refers to them.
-    fn cut(&mut self, base: usize) {
+    pub(super) fn cut(&mut self, base: usize) {
         self.parts.truncate(base);
         self.text.retain(|_, at| *at < base);
         self.reasoning.retain(|_, at| *at < base);
@@ -403,26 +373,6 @@ pub(super) fn part(kind: &str) -> Map<String, Value> {
 pub(super) fn copy(part: &mut Map<String, Value>, chunk: &Chunk, key: &str, kind: Type) {
     if let Some(value) = typed(chunk, key, kind) {
         part.insert(key.into(), value.clone());
-    }
-}
-
-/// Deep merge of objects; everything else is replaced. The client skips these three keys.
-fn merge(old: &mut Value, new: &Value) {
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => {
-            for (key, value) in new {
-                if matches!(key.as_str(), "__proto__" | "constructor" | "prototype") {
-                    continue;
-                }
-                match old.get_mut(key) {
-                    Some(inner) if inner.is_object() && value.is_object() => merge(inner, value),
-                    _ => {
-                        old.insert(key.clone(), value.clone());
-                    }
-                }
-            }
-        }
-        (old, new) => *old = new.clone(),
     }
 }
 

@@ -112,7 +112,7 @@ fn sources_files_and_data() {
             {"type": "reasoning-file", "mediaType": "m", "url": "u"},
             {"type": "custom", "kind": "a.b"},
             {"type": "steering-message", "id": "q", "parts": [{"type": "text", "text": "x"}]},
-            {"type": "data-x", "id": "d", "data": null},
+            {"type": "data-x", "id": "d", "data": null, "transient": false},
             {"type": "data-x", "data": 2},
             {"type": "data-y", "id": "d", "data": 3},
         ])
@@ -150,7 +150,7 @@ fn tool_state_input_streaming() {
     ]);
     assert_eq!(
         parts(chunks),
-        json!([{"type": "dynamic-tool", "toolCallId": "c", "toolName": "x", "state": "input-streaming", "input": {"city": "Ber"}}])
+        json!([{"type": "dynamic-tool", "toolCallId": "c", "toolName": "x", "state": "input-streaming", "input": {"city": "Ber"}, "rawInput": "{\"city\": \"Ber"}])
     );
 }
 

@@ -1,25 +1,42 @@
 //! The AI SDK's UI message stream, protocol v1 (`spec/ai-sdk.md`). This file is the map of the room.
 //!
-//! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each.
+//! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each; `values` says what fits a key.
 //! * [`sanitise`]: a stored chunk as one client generation accepts it.
-//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls,
+//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls, `fold_attempts` the one for
+//!   attempts of a step, `metadata` the one for metadata,
 //!   [`partial_json`] reads an input that is still being streamed.
 //! * [`attempts`]: which attempts of a step a replay leaves out.
+//! * [`lens`]: what one response shows of the log; [`resync`] makes the events that tell a client to read again.
+//! * [`replay`]: a committed message as the chunks that a response begins with.
 //! * [`reopen`]: what a response must send first when it begins in the middle of a run.
-//! * [`writer`]: whatever a producer emits to a run that every client can read; `calls` repairs the tool chunks.
+//! * [`writer`]: whatever a producer emits to a run that every client can read, also in the place of a writer that died and
+//!   in a new attempt; `calls` repairs the tool chunks.
 //! * [`response`]: the bytes of a chat response; `delta` cuts plain deltas out of their stored frames.
-//! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is.
+//! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is; [`identity`] tells a repeat from
+//!   an edit, and where a regenerate cuts.
+//! * [`tool_result`]: the answers to the calls of a stored reply; [`tool_submit`] reads a single one.
 
 pub mod attempts;
 mod calls;
 mod delta;
 pub mod fold;
+mod fold_attempts;
+pub mod identity;
+pub mod lens;
 pub mod message;
+mod metadata;
 pub mod partial_json;
 pub mod reopen;
+pub mod replay;
 pub mod request;
 pub mod response;
+pub mod resync;
 pub mod sanitise;
+#[cfg(test)]
+mod testing;
 mod tool;
+pub mod tool_result;
+pub mod tool_submit;
+mod values;
 pub mod vocabulary;
 pub mod writer;

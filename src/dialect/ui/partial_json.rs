@@ -1,8 +1,8 @@
 //! Reads a JSON text of which only the beginning has arrived.
 //!
 //! Clients show a tool's input while it streams by completing the text so far (`spec/ai-sdk.md` A.3); the fold must
-//! arrive at the same value. The whole text is scanned once, cut after the last place at which it can be closed, and
-//! closed there.
+//! arrive at the same value, also for the texts that clients misread. The whole text is scanned once, cut after the
+//! last place at which it can be closed, and closed there; `tests/fold` holds the results against the clients'.
 
 use serde_json::Value;
 
@@ -14,159 +14,219 @@ pub fn parse_partial(text: &str) -> Option<Value> {
         return None;
     }
     let value: Value = serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&completed(text)?).ok())?;
-    (!is_too_deep(&value)).then_some(value)
+    (!is_too_deep(&value) && !has_forbidden_keys(&value)).then_some(value)
 }
 
-/// What the scan is inside of.
+/// Whether clients refuse the parsed text for a key that could reach a prototype (newest `ai` 6 and 7: not `constructor: null`).
+fn has_forbidden_keys(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_forbidden_keys),
+        Value::Object(map) => map.iter().any(|(key, value)| match key.as_str() {
+            "__proto__" => true,
+            "constructor" if value.get("prototype").is_some() => true,
+            _ => has_forbidden_keys(value),
+        }),
+        _ => false,
+    }
+}
+
+/// What the scan waits for inside of one container, string, number or word.
 #[derive(Clone, Copy, PartialEq)]
-enum State {
-    /// A value must come.
-    Value,
-    /// A value, or the end of an array that has none.
-    FirstItem,
-    /// A key, or the end of an object that has none.
+enum Place {
+    /// The text's own value.
+    Root,
+    /// Nothing more.
+    Done,
+    /// In an object: its first key, or its end.
+    FirstKey,
+    /// In an object: a key. After a comma nothing else counts, not even the end.
+    NextKey,
+    /// The rest of a key. As in the client, an escaped quote ends it.
     Key,
-    /// A string; `key` says which kind.
-    Text { key: bool },
-    /// A colon must come.
+    /// The colon after a key.
     Colon,
-    /// A comma or a closing bracket must come.
-    After,
-    /// A number.
+    /// The value of a key.
+    Member,
+    /// In an object, after a value.
+    AfterMember,
+    /// In an array: its first item, or its end.
+    FirstItem,
+    /// In an array, after a comma.
+    NextItem,
+    /// In an array, after an item.
+    AfterItem,
+    /// The rest of a string.
+    Text,
+    /// The character after a backslash.
+    Escape,
+    /// Hex digits of an escape: how many are read, and their value.
+    Unicode { digits: u32, unit: u32 },
+    /// The rest of a number.
     Number,
-    /// `true`, `false` or `null`, from this byte on.
-    Literal { start: usize },
+    /// The rest of `true`, `false` or `null`, which began at this byte.
+    Word { start: usize },
 }
 
+/// The text cut after the last place at which it can be closed, and closed. Characters that fit nowhere are passed over, as the client does.
 fn completed(text: &str) -> Option<String> {
-    let mut scan = Scan { open: Vec::new(), state: State::Value, cut: 0, suffix: "" };
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        at = scan.step(text, byte, at)?;
+    let mut scan = Scan { text, stack: vec![Place::Root], cut: 0, high: false };
+    for (at, character) in text.char_indices() {
+        scan.step(character, at)?;
     }
     let mut whole = text.get(..scan.cut)?.to_owned();
-    if let State::Literal { start } = scan.state {
-        let word = text.get(start..)?;
-        whole = text.get(..start)?.to_owned();
-        whole.push_str(["true", "false", "null"].into_iter().find(|full| full.starts_with(word))?);
-    } else {
-        whole.push_str(scan.suffix);
+    for place in scan.stack.iter().rev() {
+        match *place {
+            Place::Text => whole.push('"'),
+            Place::FirstKey | Place::NextKey | Place::Key | Place::Colon | Place::Member | Place::AfterMember => {
+                whole.push('}');
+            }
+            Place::FirstItem | Place::NextItem | Place::AfterItem => whole.push(']'),
+            Place::Word { start } => whole.push_str(word(text.get(start..)?)?),
+            _ => {}
+        }
     }
-    whole.extend(scan.open.iter().rev().map(|&closer| char::from(closer)));
     Some(whole)
 }
 
-struct Scan {
-    /// Closing brackets of the containers that are open.
-    open: Vec<u8>,
-    state: State,
-    /// Everything before this byte can be closed …
-    cut: usize,
-    /// … by this and then `open`. Nothing is opened or closed between the cut and the scan's place.
-    suffix: &'static str,
+/// What is missing of the word that begins so.
+fn word(begin: &str) -> Option<&'static str> {
+    ["true", "false", "null"].into_iter().find_map(|full| full.strip_prefix(begin))
 }
 
-impl Scan {
-    /// Handles the byte at `at` and returns where to go on; `None` when the text is no JSON.
-    fn step(&mut self, text: &str, byte: u8, at: usize) -> Option<usize> {
-        let next = at.checked_add(1)?;
-        match self.state {
-            State::Text { key } => return self.text(text, byte, at, key),
-            State::Number => {
-                if byte.is_ascii_digit() {
-                    self.safe(next, "");
-                    return Some(next);
-                }
-                if matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-') {
-                    return Some(next);
-                }
-                self.state = State::After;
-                return Some(at);
+struct Scan<'a> {
+    text: &'a str,
+    /// From the outermost to the innermost.
+    stack: Vec<Place>,
+    /// Everything before this byte can be closed.
+    cut: usize,
+    /// Whether the first half of a surrogate pair has been read and its second half has not.
+    high: bool,
+}
+
+impl Scan<'_> {
+    /// Takes the character at byte `at`.
+    fn step(&mut self, character: char, at: usize) -> Option<()> {
+        let end = at.checked_add(character.len_utf8())?;
+        match *self.stack.last()? {
+            Place::Root => self.value(character, at, Place::Done)?,
+            Place::Member => self.value(character, at, Place::AfterMember)?,
+            Place::NextItem => self.value(character, at, Place::AfterItem)?,
+            Place::FirstItem if character == ']' => self.leave(end)?,
+            Place::FirstItem => self.value(character, at, Place::AfterItem)?,
+            Place::FirstKey if character == '}' => self.leave(end)?,
+            Place::FirstKey | Place::NextKey if character == '"' => self.turn(Place::Key)?,
+            Place::Key if character == '"' => self.turn(Place::Colon)?,
+            Place::Colon if character == ':' => self.turn(Place::Member)?,
+            Place::AfterMember => self.after_member(character, end)?,
+            Place::AfterItem => {
+                self.after_item(character, end)?;
+                self.cut = if character == ',' { self.cut } else { end };
             }
-            State::Literal { .. } => {
-                if byte.is_ascii_lowercase() {
-                    return Some(next);
+            Place::Text => match character {
+                '"' => self.leave(end)?,
+                '\\' => self.stack.push(Place::Escape),
+                _ => self.cut = end,
+            },
+            Place::Escape if character == 'u' => self.turn(Place::Unicode { digits: 0, unit: 0 })?,
+            Place::Escape => self.leave(end)?,
+            Place::Unicode { digits, unit } => self.unicode(character, end, digits, unit)?,
+            Place::Number => match character {
+                '0'..='9' => self.cut = end,
+                'e' | 'E' | '-' | '.' => {}
+                _ => {
+                    self.stack.pop();
+                    self.after_number(character, end)?;
                 }
-                self.safe(at, "");
-                self.state = State::After;
-                return Some(at);
+            },
+            Place::Word { start } => {
+                if self.text.get(start..end).and_then(word).is_some() {
+                    self.cut = end;
+                } else {
+                    self.stack.pop();
+                    self.after(character, end)?;
+                }
             }
             _ => {}
         }
-        if byte.is_ascii_whitespace() {
-            return Some(next);
-        }
-        match (self.state, byte) {
-            (State::Value | State::FirstItem, b'{') => self.enter(b'}', State::Key, next),
-            (State::Value | State::FirstItem, b'[') => self.enter(b']', State::FirstItem, next),
-            (State::Value | State::FirstItem, b'"') => {
-                self.state = State::Text { key: false };
-                self.safe(next, "\"");
-            }
-            (State::Value | State::FirstItem, b'-') => self.state = State::Number,
-            (State::Value | State::FirstItem, b'0'..=b'9') => {
-                self.state = State::Number;
-                self.safe(next, "");
-            }
-            (State::Value | State::FirstItem, b't' | b'f' | b'n') => self.state = State::Literal { start: at },
-            (State::Key, b'"') => self.state = State::Text { key: true },
-            (State::Colon, b':') => self.state = State::Value,
-            (State::After, b',') => {
-                self.state = if *self.open.last()? == b'}' { State::Key } else { State::Value };
-            }
-            (State::Key | State::FirstItem | State::After, b'}' | b']') => {
-                if self.open.pop()? != byte {
-                    return None;
-                }
-                self.state = State::After;
-                self.safe(next, "");
-            }
-            _ => return None,
-        }
-        Some(next)
+        Some(())
     }
 
-    /// One character or one whole escape of a string. A half escape or half a surrogate pair is never a safe place.
-    fn text(&mut self, text: &str, byte: u8, at: usize, key: bool) -> Option<usize> {
-        let next = at.checked_add(1)?;
-        if byte == b'"' {
-            self.state = if key { State::Colon } else { State::After };
-            if !key {
-                self.safe(next, "");
-            }
-            return Some(next);
-        }
-        let end = match byte {
-            b'\\' => at.checked_add(escape_len(text.get(at..)?))?,
-            _ => at.checked_add(text.get(at..)?.chars().next()?.len_utf8())?,
+    /// The beginning of a value; `then` is what its container waits for after it.
+    fn value(&mut self, character: char, at: usize, then: Place) -> Option<()> {
+        let inside = match character {
+            '"' => Place::Text,
+            '{' => Place::FirstKey,
+            '[' => Place::FirstItem,
+            't' | 'f' | 'n' => Place::Word { start: at },
+            '-' | '0'..='9' => Place::Number,
+            _ => return Some(()),
         };
-        if end <= text.len() && !key {
-            self.safe(end, "\"");
+        if character != '-' {
+            self.cut = at.checked_add(1)?;
         }
-        Some(end)
+        self.turn(then)?;
+        self.stack.push(inside);
+        Some(())
     }
 
-    fn enter(&mut self, closer: u8, state: State, next: usize) {
-        self.open.push(closer);
-        self.state = state;
-        self.safe(next, "");
-    }
-
-    fn safe(&mut self, cut: usize, suffix: &'static str) {
-        self.cut = cut;
-        self.suffix = suffix;
-    }
-}
-
-/// Length in bytes of the escape at the start of `rest`, when whole; more than `rest` has when it is cut short.
-fn escape_len(rest: &str) -> usize {
-    match rest.as_bytes().get(1) {
-        Some(b'u') => {
-            let unit = rest.get(2..6).and_then(|hex| u16::from_str_radix(hex, 16).ok());
-            if unit.is_some_and(|unit| (0xD800..0xDC00).contains(&unit)) { 12 } else { 6 }
+    fn unicode(&mut self, character: char, end: usize, digits: u32, unit: u32) -> Option<()> {
+        let Some(digit) = character.to_digit(16) else { return Some(()) };
+        let unit = unit.checked_mul(16)?.checked_add(digit)?;
+        if digits < 3 {
+            return self.turn(Place::Unicode { digits: digits.saturating_add(1), unit });
         }
-        _ => 2,
+        self.stack.pop();
+        // Half a pair is no text: the cut stays before it.
+        self.high = (0xD800..0xDC00).contains(&unit) && !self.high;
+        if !self.high {
+            self.cut = end;
+        }
+        Some(())
+    }
+
+    /// The character after a number. One that fits nowhere is passed over and ends the number all the same.
+    fn after_number(&mut self, character: char, end: usize) -> Option<()> {
+        match (*self.stack.last()?, character) {
+            (Place::AfterMember, ',' | '}') | (Place::AfterItem, ',' | ']') => self.after(character, end),
+            _ => Some(()),
+        }
+    }
+
+    fn after(&mut self, character: char, end: usize) -> Option<()> {
+        match self.stack.last()? {
+            Place::AfterMember => self.after_member(character, end),
+            Place::AfterItem => self.after_item(character, end),
+            _ => Some(()),
+        }
+    }
+
+    fn after_member(&mut self, character: char, end: usize) -> Option<()> {
+        match character {
+            ',' => self.turn(Place::NextKey),
+            '}' => self.leave(end),
+            _ => Some(()),
+        }
+    }
+
+    fn after_item(&mut self, character: char, end: usize) -> Option<()> {
+        match character {
+            ',' => self.turn(Place::NextItem),
+            ']' => self.leave(end),
+            _ => Some(()),
+        }
+    }
+
+    /// The innermost waits for something else now.
+    fn turn(&mut self, place: Place) -> Option<()> {
+        *self.stack.last_mut()? = place;
+        Some(())
+    }
+
+    /// The innermost is closed by the character that ends at `end`.
+    fn leave(&mut self, end: usize) -> Option<()> {
+        self.stack.pop();
+        self.cut = end;
+        Some(())
     }
 }
 
@@ -200,7 +260,12 @@ mod tests {
             ("", None),
             ("-", None),
             ("nope", None),
-            ("{]", None),
+            ("{]", Some(json!({}))),
+            ("{\"a\": 1e+3", Some(json!({"a": 1}))),
+            ("{\"a\": 1e+3}", Some(json!({"a": 1000.0}))),
+            ("{\"__proto__\": {", None),
+            ("{\"constructor\": {\"prototype\": 1", None),
+            ("{\"constructor\": null", Some(json!({"constructor": null}))),
         ] {
             assert_eq!(parse_partial(text), value, "{text}");
         }

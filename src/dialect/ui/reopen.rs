@@ -13,7 +13,9 @@ use crate::core::chunk::Chunk;
 /// The opening of a response whose client has everything that this fold has seen: `start`, then every open part.
 ///
 /// The fold is the run's message at the cursor: the message that the run continues (if any) and the run's chunks up to
-/// the cursor. The chunks are synthesised, so their frames carry no sequence.
+/// the cursor, without those of superseded attempts (`attempts`): the fold cannot know that an attempt loses its step
+/// behind the cursor. The chunks are synthesised, so their frames carry no sequence; `lens::begun` names the calls that
+/// the response owns by them.
 pub fn reopen(fold: &Fold) -> Vec<Chunk> {
     let mut start = Chunk::new("start").with("messageId", fold.message_id());
     if let Some(metadata) = fold.metadata().filter(|metadata| !metadata.is_null()) {
@@ -62,7 +64,8 @@ fn pending(opening: &mut Vec<Chunk>, part: &Map<String, Value>) {
             opening.push(request);
         }
         "output-available" => {
-            opening.push(carry(Chunk::new("tool-output-available"), part, &["toolCallId", "output", "preliminary"]));
+            let half = carry(Chunk::new("tool-output-available"), part, &["toolCallId", "output", "preliminary"]);
+            opening.push(renamed(half, part, "resultProviderMetadata"));
         }
         _ => {}
     }
@@ -77,7 +80,12 @@ fn call(chunk: Chunk, part: &Map<String, Value>) -> Chunk {
         None => carry(chunk, part, &["toolName"]).with("dynamic", true),
     };
     let chunk = carry(chunk, part, &["title", "providerExecuted", "toolMetadata"]);
-    match part.get("callProviderMetadata") {
+    renamed(chunk, part, "callProviderMetadata")
+}
+
+/// The provider's metadata, which a part keeps under a name of its own.
+pub(super) fn renamed(chunk: Chunk, part: &Map<String, Value>, from: &str) -> Chunk {
+    match part.get(from) {
         Some(metadata) => chunk.with("providerMetadata", metadata.clone()),
         None => chunk,
     }
@@ -87,12 +95,17 @@ fn with_metadata(chunk: Chunk, part: &Map<String, Value>) -> Chunk {
     carry(chunk, part, &["providerMetadata"])
 }
 
-fn carry(chunk: Chunk, part: &Map<String, Value>, keys: &[&str]) -> Chunk {
+/// The part's keys, as they are.
+pub(super) fn carry(chunk: Chunk, part: &Map<String, Value>, keys: &[&str]) -> Chunk {
     keys.iter().fold(chunk, |chunk, key| match part.get(*key) {
         Some(value) => chunk.with(key, value.clone()),
         None => chunk,
     })
 }
+
+#[cfg(test)]
+#[path = "reopen_tests.rs"]
+mod properties;
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,10 @@
 //! The body of a chat request and what it asks for (`spec/ai-sdk.md` A.4, `spec/helix.md` 5.1 and 5.2).
 //!
 //! Only the shape is decided here: whether a trailing message is new, or a result is wanted, depends on the session.
-//! The trailing message is checked whole, because it is what gets stored. The client's history before it is not used
-//! and only looked over: a client that holds one odd old message (an empty reply after a failure) must not be locked out.
+//! A trailing user message is checked whole, because it is what gets stored. The client's history before it is not used
+//! and only looked over: a client that holds one odd old message (an empty reply after a failure) must not be locked out. The
+//! same goes for a trailing reply: only the answers in it are taken ([`super::tool_result`]), and clients keep an approval on a
+//! part in states where no version's validator allows one.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -44,8 +46,13 @@ pub struct ChatBody {
 #[derive(Clone, Debug, PartialEq)]
 pub enum EntryKind {
     /// A user message.
-    Send(Value),
-    /// An assistant message with tool results or approvals that the client has added.
+    Send {
+        /// The message.
+        message: Value,
+        /// The message that the request names, whose place it takes ([`super::identity::standing`] says whether).
+        replaces: Option<String>,
+    },
+    /// An assistant message, to which the client may have added tool results or approvals. Only its outline is checked.
     ToolResults(Value),
     /// Nothing new: follow what is there.
     Attach,
@@ -108,19 +115,11 @@ impl ChatBody {
     /// # Errors
     /// [`Refusal`] says what to change.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
-        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let body = without_mark(body);
         if body.trim_ascii().is_empty() {
             return Self::from_map(Map::new());
         }
-        if is_too_deep(body) {
-            return Err(Refusal::TooDeep);
-        }
-        let text = std::str::from_utf8(body).map_err(|_| Refusal::NotJson)?;
-        let value: Value = lenient_json::parse(text).map_err(|_| Refusal::NotJson)?;
-        if has_key(&value, "__proto__") {
-            return Err(Refusal::PrototypeKey);
-        }
-        match value {
+        match read_json(body)? {
             Value::Object(map) => Self::from_map(map),
             _ => Err(Refusal::NotAnObject),
         }
@@ -154,6 +153,22 @@ impl ChatBody {
     }
 }
 
+/// Any body of a request that holds JSON, safe to be read and stored.
+pub(super) fn read_json(body: &[u8]) -> Result<Value, Refusal> {
+    let body = without_mark(body);
+    if is_too_deep(body) {
+        return Err(Refusal::TooDeep);
+    }
+    let text = std::str::from_utf8(body).map_err(|_| Refusal::NotJson)?;
+    let value: Value = lenient_json::parse(text).map_err(|_| Refusal::NotJson)?;
+    if has_key(&value, "__proto__") { Err(Refusal::PrototypeKey) } else { Ok(value) }
+}
+
+/// A byte order mark is no part of the JSON.
+fn without_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)
+}
+
 /// What the body asks for.
 pub fn classify(body: &ChatBody) -> EntryKind {
     let role = |message: &Value| message.get("role").and_then(Value::as_str).map(str::to_owned);
@@ -165,7 +180,9 @@ pub fn classify(body: &ChatBody) -> EntryKind {
         };
     }
     match body.messages.last() {
-        Some(last) if role(last).as_deref() == Some("user") => EntryKind::Send(last.clone()),
+        Some(last) if role(last).as_deref() == Some("user") => {
+            EntryKind::Send { message: last.clone(), replaces: body.message_id.clone() }
+        }
         Some(last) => EntryKind::ToolResults(last.clone()),
         None => EntryKind::Attach,
     }
@@ -176,7 +193,11 @@ fn check(messages: &[Value]) -> Result<(), Refusal> {
     for (index, message) in history.iter().enumerate() {
         validate_outline(message).map_err(|invalid| Refusal::Message { index, invalid })?;
     }
-    validate_message(last).map_err(|invalid| Refusal::Message { index: history.len(), invalid })?;
+    let checked = match last.get("role").and_then(Value::as_str) {
+        Some("assistant") => validate_outline(last).map(|_| ()),
+        _ => validate_message(last),
+    };
+    checked.map_err(|invalid| Refusal::Message { index: history.len(), invalid })?;
     match last.get("role").and_then(Value::as_str) {
         Some("user" | "assistant") => Ok(()),
         _ => Err(Refusal::LastRole),
@@ -246,8 +267,10 @@ mod tests {
                 .unwrap();
         assert_eq!(body.id.as_deref(), Some("chat"));
         assert_eq!(body.agent.as_deref(), Some("b"));
-        assert_eq!(classify(&body), EntryKind::Send(user()));
-        assert_eq!(classify(&parse(json!({"message": user()})).unwrap()), EntryKind::Send(user()));
+        let send = |replaces: Option<&str>| EntryKind::Send { message: user(), replaces: replaces.map(str::to_owned) };
+        assert_eq!(classify(&body), send(None));
+        assert_eq!(classify(&parse(json!({"message": user()})).unwrap()), send(None));
+        assert_eq!(classify(&parse(json!({"message": user(), "messageId": "u1"})).unwrap()), send(Some("u1")));
     }
 
     #[test]
@@ -263,6 +286,7 @@ mod tests {
         let body = parse(json!({"messages": [user(), assistant()], "messageId": "a1"})).unwrap();
         assert_eq!(body.message_id.as_deref(), Some("a1"));
         assert_eq!(classify(&body), EntryKind::ToolResults(assistant()));
+        assert_eq!(classify(&parse(json!({"message": assistant()})).unwrap()), EntryKind::ToolResults(assistant()));
     }
 
     #[test]
@@ -322,6 +346,13 @@ mod tests {
     fn an_odd_old_message_locks_nobody_out() {
         let empty = json!({"id": "a0", "role": "assistant", "parts": []});
         assert!(parse(json!({"messages": [empty, user()]})).is_ok());
+        // Clients leave the approval on a call that was approved and offered again, and the output on one that ran too early.
+        let approval = json!({"id": "r::c", "approved": true});
+        let odd = json!({"id": "a1", "role": "assistant", "parts": [
+            {"type": "tool-x", "toolCallId": "c", "state": "input-available", "input": 1, "approval": approval},
+            {"type": "tool-x", "toolCallId": "d", "state": "approval-responded", "input": 1, "output": 2, "approval": approval},
+        ]});
+        assert!(parse(json!({"messages": [user(), odd]})).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::delta::{self, Delta};
+use super::lens::Lens;
 use super::sanitise::sanitise;
 use super::vocabulary::Floor;
 use crate::core::chunk::Chunk;
@@ -66,11 +67,16 @@ pub fn synthesise(chunk: Chunk, floor: Floor, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the frames of a slice of the log. Chunks that chat clients must not see become nothing.
-pub fn project(frames: impl Iterator<Item = (Sequence, Chunk)>, floor: Floor, out: &mut Vec<u8>) -> Projected {
+/// Appends the frames of a slice of the log. Chunks that this response must not show become nothing.
+pub fn project(
+    frames: impl Iterator<Item = (Sequence, Chunk)>,
+    floor: Floor,
+    lens: &Lens,
+    out: &mut Vec<u8>,
+) -> Projected {
     let mut written = Projected::default();
     for (sequence, chunk) in frames {
-        let Some(map) = sanitise(chunk, floor) else { continue };
+        let Some(map) = lens.show(chunk).and_then(|chunk| sanitise(chunk, floor)) else { continue };
         event(Some(sequence), &map, out);
         written.frames = written.frames.saturating_add(1);
         written.finish |= map.get("type").and_then(Value::as_str) == Some("finish");
@@ -82,18 +88,21 @@ pub fn project(frames: impl Iterator<Item = (Sequence, Chunk)>, floor: Floor, ou
 ///
 /// # Errors
 /// [`BadFrame`] when the bytes are not stored frames.
-pub fn project_stored(bytes: &[u8], floor: Floor, out: &mut Vec<u8>) -> Result<Projected, BadFrame> {
+pub fn project_stored(bytes: &[u8], floor: Floor, lens: &Lens, out: &mut Vec<u8>) -> Result<Projected, BadFrame> {
     let mut written = Projected::default();
     for stored in frame::split(bytes) {
         let stored = stored?;
-        if let Some(Delta { sequence, chunk }) = delta::of_frame(stored) {
+        if let Some(Delta { sequence, chunk, attempt }) = delta::of_frame(stored) {
+            if attempt.is_some_and(|attempt| lens.superseded.contains(attempt)) {
+                continue;
+            }
             for piece in [&b"id: "[..], sequence, b"\ndata: ", chunk, b"}\n\n"] {
                 out.extend_from_slice(piece);
             }
             written.frames = written.frames.saturating_add(1);
         } else {
             let Stored { sequence, chunk } = frame::decode_one(stored)?;
-            let one = project(std::iter::once((sequence, chunk)), floor, out);
+            let one = project(std::iter::once((sequence, chunk)), floor, lens, out);
             written.frames = written.frames.saturating_add(one.frames);
             written.finish |= one.finish;
         }
@@ -154,7 +163,7 @@ mod tests {
             stored(3, json!({"type": "finish", "runId": "r"})),
         ];
         let mut out = Vec::new();
-        let written = project(slice.into_iter(), Floor::default(), &mut out);
+        let written = project(slice.into_iter(), Floor::default(), &Lens::default(), &mut out);
         assert_eq!(written, Projected { frames: 2, finish: true });
         assert_eq!(
             String::from_utf8(out).unwrap(),

@@ -47,9 +47,10 @@ pub fn sanitise_message(mut message: Value, floor: Floor) -> Option<Value> {
         return None;
     }
     for part in parts.iter_mut().filter_map(Value::as_object_mut) {
-        if part.get("state").and_then(Value::as_str) == Some("output-error") && !part.contains_key("input") {
-            let raw = part.get("rawInput").cloned().unwrap_or_default();
-            part.insert("input".into(), raw);
+        if part.get("state").and_then(Value::as_str) == Some("output-error") {
+            // 7.x warns of the key, and reads `input`.
+            let raw = part.shift_remove("rawInput");
+            part.entry("input").or_insert(raw.unwrap_or_default());
         }
     }
     escape_keys(&mut message);

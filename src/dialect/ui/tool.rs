@@ -1,9 +1,8 @@
 //! The fold's part for tool calls: one part per call, static (`tool-<name>`) or dynamic, and its states.
 //!
-//! Three things differ from the client's reducer, each because the result would fail `validateUIMessages` of some
-//! version (`spec/ai-sdk.md` A.8): a call that gets its result or its approval request before its input has `input:
-//! null`; an approval is brought in line with the state (granted beside an output, denied beside a denial, gone beside
-//! a new input); and a failed input is stored as `input`, as 7.x does, where 6.x has `rawInput` and no `input`.
+//! Inside, the parts are what the client's reducer makes of them. Some of those would fail `validateUIMessages` of some
+//! version (`spec/ai-sdk.md` A.8), so a part is brought in line with its state as it leaves ([`Fold::part_at`]):
+//! `docs/protocol.md`, section "Fold", lists each difference.
 
 use serde_json::{Map, Value, json};
 
@@ -15,19 +14,32 @@ use crate::core::chunk::Chunk;
 /// A tool input that has begun to stream.
 #[derive(Clone, Debug)]
 pub(super) struct Input {
-    /// The deltas so far.
-    text: String,
-    /// What a delta repeats on the part, as its start said it.
+    /// The deltas so far; `None` before the first.
+    text: Option<String>,
+    /// What a delta says about the part once more: its start without the provider's keys.
     start: Chunk,
+    /// Whether the part shows the text: not after a delta that began a new dynamic part.
+    shows_text: bool,
     /// Place of the call's part.
     pub part: usize,
 }
 
 impl Input {
+    /// What the part holds while the input streams: the input as far as it can be read, and its text.
+    fn fill(&self, part: &mut Map<String, Value>) {
+        if let Some(value) = self.value() {
+            part.insert("input".into(), value);
+        }
+        if let Some(text) = self.text.as_deref().filter(|_| self.shows_text) {
+            part.insert("rawInput".into(), text.into());
+        }
+    }
+
     fn value(&self) -> Option<Value> {
+        let text = self.text.as_deref()?;
         match self.start.text("inputEncoding") {
-            Some("text") => Some(self.text.as_str().into()),
-            _ => parse_partial(&self.text),
+            Some("text") => Some(text.into()),
+            _ => parse_partial(text),
         }
     }
 }
@@ -69,8 +81,12 @@ impl Fold {
         let call = chunk.text("toolCallId").unwrap_or_default();
         match chunk.kind() {
             "tool-input-start" => {
+                self.leave(call);
                 let at = self.put_input(chunk, "input-streaming", None);
-                self.inputs.insert(call.into(), Input { text: String::new(), start: chunk.clone(), part: at });
+                let mut start = chunk.clone();
+                start.remove("providerExecuted");
+                start.remove("providerMetadata");
+                self.inputs.insert(call.into(), Input { text: None, start, shows_text: true, part: at });
             }
             "tool-input-delta" => self.input_delta(chunk, call)?,
             "tool-input-available" => {
@@ -95,20 +111,24 @@ impl Fold {
                     approval.insert("isAutomatic".into(), true.into());
                 }
                 part.insert("approval".into(), Value::Object(approval));
-                enter(part, "approval-requested");
+                part.insert("state".into(), "approval-requested".into());
             }
             "tool-approval-response" => self.approval_response(chunk)?,
-            "tool-output-denied" => enter(self.call_part(call)?, "output-denied"),
+            "tool-output-denied" => {
+                self.call_part(call)?.insert("state".into(), "output-denied".into());
+            }
             "tool-output-available" => {
                 let part = self.call_part(call)?;
-                enter(part, "output-available");
+                renew(part, "output-available");
                 part.insert("output".into(), chunk.get("output").cloned().unwrap_or_default());
                 copy(part, chunk, "preliminary", Type::Flag);
                 result_keys(part, chunk);
             }
             "tool-output-error" => {
                 let part = self.call_part(call)?;
-                enter(part, "output-error");
+                let raw = part.shift_remove("rawInput").filter(|_| kind_of(part) != "dynamic-tool");
+                renew(part, "output-error");
+                part.extend(raw.map(|text| ("rawInput".to_owned(), text)));
                 copy(part, chunk, "errorText", Type::Text);
                 result_keys(part, chunk);
             }
@@ -136,11 +156,14 @@ impl Fold {
         self.parts.iter().position(|part| Which::Any.takes(part) && approval_of(part) == Some(id))
     }
 
-    /// A part as it goes into the message: a streamed input is read as far as it has arrived.
+    /// A part as it goes into the message: a streamed input is read as far as it has arrived, and a call has what its state wants.
     pub(super) fn part_at(&self, at: usize) -> Option<Map<String, Value>> {
         let mut part = self.parts.get(at)?.clone();
-        if let Some(value) = self.streamed_input(at) {
-            part.insert("input".into(), value);
+        if let Some(input) = self.streamed(at) {
+            input.fill(&mut part);
+        }
+        if Which::Any.takes(&part) {
+            accepted(&mut part);
         }
         Some(part)
     }
@@ -155,27 +178,26 @@ impl Fold {
         }
         // A call of an earlier run whose input never ended cannot be continued: nothing refers to it any more.
         let input = self.inputs.get(call_of(&part)).filter(|input| input.part == at)?;
-        Some(OpenPart::Input { part, text: input.text.clone() })
+        Some(OpenPart::Input { part, text: input.text.clone().unwrap_or_default() })
     }
 
-    fn streamed_input(&self, at: usize) -> Option<Value> {
+    /// The input that is being streamed into the part at this place.
+    fn streamed(&self, at: usize) -> Option<&Input> {
         let part = self.parts.get(at)?;
         if state_of(part) != "input-streaming" {
             return None;
         }
-        self.inputs.get(call_of(part)).filter(|input| input.part == at)?.value()
+        self.inputs.get(call_of(part)).filter(|input| input.part == at)
     }
 
     /// A call's part, for a chunk that needs one. A streamed input becomes the part's own.
     fn call_part(&mut self, id: &str) -> Result<&mut Map<String, Value>, FoldError> {
         let missing = || FoldError::NoCall(id.into());
         let at = self.find_call(id).ok_or_else(missing)?;
-        let streamed = self.streamed_input(at);
-        let part = self.parts.get_mut(at).ok_or_else(missing)?;
-        if let Some(value) = streamed {
-            part.insert("input".into(), value);
+        if self.streamed(at).is_some() {
+            self.leave(id);
         }
-        Ok(part)
+        self.parts.get_mut(at).ok_or_else(missing)
     }
 
     /// Creates or updates the part of an input chunk and returns its place.
@@ -197,14 +219,18 @@ impl Fold {
         let Some(part) = self.parts.get_mut(at) else { return at };
         if dynamic {
             part.insert("toolName".into(), name.into());
+        } else {
+            part.insert("type".into(), format!("tool-{name}").into());
         }
         part.shift_remove("input");
-        enter(part, state);
+        renew(part, state);
         if let Some(input) = input {
             part.insert("input".into(), input);
         }
         copy(part, chunk, "errorText", Type::Text);
-        copy(part, chunk, "title", Type::Text);
+        if state != "output-error" {
+            copy(part, chunk, "title", Type::Text);
+        }
         copy(part, chunk, "toolMetadata", Type::Object);
         copy(part, chunk, "providerExecuted", Type::Flag);
         copy(part, chunk, "inputEncoding", Type::Encoding);
@@ -216,16 +242,34 @@ impl Fold {
     }
 
     fn input_delta(&mut self, chunk: &Chunk, call: &str) -> Result<(), FoldError> {
-        let Some(mut input) = self.inputs.remove(call) else { return Err(FoldError::NoInput(call.into())) };
-        input.text.push_str(chunk.text("inputTextDelta").unwrap_or_default());
-        let streams_on = self.parts.get(input.part).is_some_and(|part| state_of(part) == "input-streaming")
-            && input.part >= self.step_begin();
-        if !streams_on {
+        let input = self.inputs.get(call).ok_or_else(|| FoldError::NoInput(call.into()))?;
+        let (mut at, count) = (input.part, self.parts.len());
+        if self.streamed(at).is_none() || at < self.step_begin() {
             // A delta after the whole input, or in a later step: the reducer starts the part anew.
-            input.part = self.put_input(&input.start, "input-streaming", None);
+            let start = input.start.clone();
+            self.leave(call);
+            at = self.put_input(&start, "input-streaming", None);
         }
-        self.inputs.insert(call.into(), input);
+        if let Some(input) = self.inputs.get_mut(call) {
+            input.part = at;
+            input.shows_text = at < count || flag(&input.start, "dynamic") != Some(true);
+            input.text.get_or_insert_default().push_str(chunk.text("inputTextDelta").unwrap_or_default());
+        }
         Ok(())
+    }
+
+    /// No input goes on; their parts keep what has arrived.
+    pub(super) fn leave_all(&mut self) {
+        let calls: Vec<_> = self.inputs.keys().cloned().collect();
+        calls.iter().for_each(|call| self.leave(call));
+    }
+
+    /// Gives the part of a streamed input what has arrived so far: the input goes on in another part.
+    fn leave(&mut self, call: &str) {
+        let Some(input) = self.inputs.get(call).filter(|input| self.streamed(input.part).is_some()) else { return };
+        if let Some(part) = self.parts.get_mut(input.part) {
+            input.fill(part);
+        }
     }
 
     fn input_error(&mut self, chunk: &Chunk, call: &str) {
@@ -245,7 +289,7 @@ impl Fold {
             copy(approval, chunk, "approved", Type::Flag);
             copy(approval, chunk, "reason", Type::Text);
         }
-        enter(part, "approval-responded");
+        part.insert("state".into(), "approval-responded".into());
         copy(part, chunk, "providerExecuted", Type::Flag);
         if let Some(metadata) = typed(chunk, "providerMetadata", Type::Metadata) {
             part.insert("callProviderMetadata".into(), metadata.clone());
@@ -272,16 +316,29 @@ fn result_keys(part: &mut Map<String, Value>, chunk: &Chunk) {
     }
 }
 
-/// Moves a part to a state: what the state must not have goes, what it must have besides its own result comes.
-fn enter(part: &mut Map<String, Value>, state: &str) {
+/// Moves a part to a state in the way of inputs and results: what the last state brought goes.
+fn renew(part: &mut Map<String, Value>, state: &str) {
     part.insert("state".into(), state.into());
-    part.retain(|key, _| !matches!(key.as_str(), "output" | "errorText" | "rawInput" | "preliminary"));
+    part.retain(|key, _| {
+        !matches!(key.as_str(), "output" | "errorText" | "rawInput" | "preliminary" | "inputEncoding")
+    });
+}
+
+/// Brings a part in line with its state: what every version refuses beside it goes, what some version wants comes.
+fn accepted(part: &mut Map<String, Value>) {
+    let state = state_of(part).to_owned();
+    let raw = if state == "input-streaming" { None } else { part.shift_remove("rawInput") };
+    part.retain(|key, _| match key.as_str() {
+        "output" | "preliminary" => state == "output-available",
+        "errorText" => state == "output-error",
+        "inputEncoding" => state == "input-streaming",
+        _ => true,
+    });
     if state != "input-streaming" {
-        part.retain(|key, _| key != "inputEncoding");
-        part.entry("input").or_insert(Value::Null);
+        part.entry("input").or_insert(raw.unwrap_or_default());
     }
     let denied = part.get("approval").and_then(|approval| approval.get("approved")) == Some(&Value::Bool(false));
-    match (state, part.get_mut("approval")) {
+    match (state.as_str(), part.get_mut("approval")) {
         ("input-streaming" | "input-available", Some(_)) => {
             part.shift_remove("approval");
         }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+pub use super::values::Type;
 use crate::core::chunk::Chunk;
 
 /// Oldest client to serve: every `ai` version from this one on must accept what is sent.
@@ -78,56 +79,6 @@ pub struct Since {
     pub six: Option<u32>,
     /// First 7.0.x patch.
     pub seven: Option<u32>,
-}
-
-/// Type of a key's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// A string.
-    Text,
-    /// A boolean.
-    Flag,
-    /// Any JSON value.
-    Any,
-    /// An object.
-    Object,
-    /// `providerMetadata`: an object of objects. A flat one makes clients refuse the response.
-    Metadata,
-    /// `finishReason`: a string; the values are in [`finish_reason`].
-    FinishReason,
-    /// `inputEncoding`: `json` or `text`.
-    Encoding,
-    /// `citations`: an array of objects that each hold a `source` object.
-    Citations,
-    /// `parts` of a steering message: text and file parts.
-    Steering,
-}
-
-impl Type {
-    /// Whether a client accepts this value for a key of this type.
-    pub fn fits(self, value: &Value) -> bool {
-        match self {
-            Self::Text | Self::FinishReason => value.is_string(),
-            Self::Flag => value.is_boolean(),
-            Self::Any => true,
-            Self::Object => value.is_object(),
-            Self::Metadata => value.as_object().is_some_and(|map| map.values().all(Value::is_object)),
-            Self::Encoding => matches!(value.as_str(), Some("json" | "text")),
-            Self::Citations => value
-                .as_array()
-                .is_some_and(|list| list.iter().all(|one| one.get("source").is_some_and(Value::is_object))),
-            Self::Steering => value.as_array().is_some_and(|list| list.iter().all(is_steering_part)),
-        }
-    }
-}
-
-fn is_steering_part(part: &Value) -> bool {
-    let text = |key: &str| part.get(key).is_some_and(Value::is_string);
-    match part.get("type").and_then(Value::as_str) {
-        Some("text") => text("text"),
-        Some("file") => text("url") && text("mediaType"),
-        _ => false,
-    }
 }
 
 /// One key of a chunk.
@@ -336,7 +287,6 @@ pub const SHAPES: &[Shape] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn floor(text: &str) -> Floor {
         text.parse().unwrap()
@@ -386,13 +336,5 @@ mod tests {
         assert_eq!(finish_reason("unknown", Floor::NEWEST), "other");
         assert_eq!(finish_reason("interrupted", floor("7.0.148")), "other");
         assert_eq!(finish_reason("interrupted", floor("7.0.149")), "interrupted");
-    }
-
-    #[test]
-    fn metadata_is_an_object_of_objects() {
-        assert!(Type::Metadata.fits(&json!({"openai": {"itemId": "x"}})));
-        assert!(Type::Metadata.fits(&json!({})));
-        assert!(!Type::Metadata.fits(&json!({"itemId": "x"})));
-        assert!(!Type::Metadata.fits(&json!(null)));
     }
 }

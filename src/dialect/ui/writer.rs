@@ -1,14 +1,19 @@
 //! Turns what a producer emits into a run that every client can read.
 //!
 //! A producer may be a model API, somebody's chat route or a push client; none of them is trusted to speak the protocol
-//! well. The writer owns the frame of the run (`run_started`, `start`, steps, commits, `finish`), repairs what can be
-//! repaired, and drops a chunk that would make a client of 6.0.0 fail. Its log, in order: `run_started`, `start`; per
-//! step `step_start`, `start-step`, content, `finish-step`, [`Commit`], `step_committed`; at the end `finish`.
+//! well. The writer owns the frame of the run (`run_started`, `start`, steps, commits, `finish`, the events of `resync`),
+//! repairs what can be repaired, and drops a chunk that would make a client of 6.0.0 fail. Its log, in order:
+//! `run_started`, `start`; per step `step_start`, `start-step`, content, `finish-step`, [`Commit`], `step_committed`; at
+//! the end `finish`.
+
+mod events;
+mod recover;
 
 use serde_json::Value;
 
 use super::calls::Calls;
 use super::fold::{Fold, OpenPart};
+use super::resync::is_event;
 use super::tool::{call_of, state_of};
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::chunk::{Chunk, STAMP_KEYS, is_too_deep, lifecycle};
@@ -33,7 +38,10 @@ enum Phase {
 pub struct RunWriter {
     run: RunId,
     message_id: MessageId,
+    agent: String,
     fold: Fold,
+    /// Parts of the continued message, before the run's own.
+    inherited: usize,
     calls: Calls,
     phase: Phase,
     /// Number of the current or last step; 0 before the first.
@@ -79,20 +87,12 @@ impl RunWriter {
         Self::with_fold(run, message_id, fold, Some(message))
     }
 
-    /// A writer in the place of one that died, from the run's stored chunks.
-    pub fn recover<'a>(run: RunId, message_id: MessageId, stored: impl Iterator<Item = &'a Chunk>) -> Self {
-        Self::new(run, message_id).replayed(stored)
-    }
-
-    /// As [`RunWriter::recover`], for a run that continues a committed message (as it was when the run began).
-    pub fn recover_continuing<'a>(run: RunId, message: Value, stored: impl Iterator<Item = &'a Chunk>) -> Self {
-        Self::continuing(run, message).replayed(stored)
-    }
-
     fn with_fold(run: RunId, message_id: MessageId, fold: Fold, committed: Option<Value>) -> Self {
         Self {
             run,
             message_id,
+            agent: events::UNNAMED_AGENT.into(),
+            inherited: fold.parts.len(),
             fold,
             calls: Calls::default(),
             phase: Phase::Between,
@@ -104,6 +104,13 @@ impl RunWriter {
             finish: None,
             committed,
         }
+    }
+
+    /// The same writer, for this agent. Without one its events name `assistant`.
+    #[must_use]
+    pub fn named(mut self, agent: &str) -> Self {
+        self.agent = agent.into();
+        self
     }
 
     /// The first entries of the run, stored with its start.
@@ -129,6 +136,7 @@ impl RunWriter {
         }
         match chunk.kind() {
             lifecycle::RUN_STARTED | lifecycle::STEP_START | lifecycle::STEP_COMMITTED | "abort" | "error" => {}
+            kind if is_event(kind) => {}
             "start" | "message-metadata" => self.metadata(&mut out, &chunk),
             "start-step" => self.start_step(&mut out),
             "finish-step" => self.finish_step(&mut out),
@@ -136,16 +144,6 @@ impl RunWriter {
             "reset-step" => out = self.restart_step(),
             "finish" => self.finish = Some(chunk),
             _ => self.content(&mut out, chunk),
-        }
-        out
-    }
-
-    /// Begins a new attempt of the step that is open: what the last one wrote no longer counts. Nothing when no step
-    /// is open.
-    pub fn restart_step(&mut self) -> Vec<Record> {
-        let mut out = Vec::new();
-        if let Phase::Step { .. } = self.phase {
-            self.begin_attempt(&mut out, self.attempt.saturating_add(1));
         }
         out
     }
@@ -257,15 +255,8 @@ impl RunWriter {
     fn open_step(&mut self, out: &mut Vec<Record>) {
         self.step = self.step.saturating_add(1);
         self.step_base = self.fold.parts.len();
-        self.begin_attempt(out, 1);
+        self.begin_attempt(out, 1, None);
         self.phase = Phase::Step { asked: false };
-    }
-
-    fn begin_attempt(&mut self, out: &mut Vec<Record>, attempt: u32) {
-        self.attempt = attempt;
-        self.phase = Phase::Step { asked: false };
-        self.emit(out, Chunk::new(lifecycle::STEP_START));
-        self.emit(out, Chunk::new("start-step"));
     }
 
     fn step_is_empty(&self) -> bool {
@@ -364,8 +355,12 @@ impl RunWriter {
     /// superseded, and so a replay may leave out whole attempts.
     fn emit(&mut self, out: &mut Vec<Record>, chunk: Chunk) {
         let in_step = matches!(self.phase, Phase::Step { .. } | Phase::Uncommitted);
-        let before_step =
-            chunk.kind() == "message-metadata" || self.fold.changed_by(&chunk).is_some_and(|at| at < self.step_base);
+        let changes = self.fold.changed_by(&chunk);
+        let before_step = chunk.kind() == "message-metadata" || changes.is_some_and(|at| at < self.step_base);
+        let chunk = match changes.filter(|at| *at < self.inherited).and_then(|at| self.fold.parts.get(at)) {
+            Some(part) => events::continuing(chunk, part),
+            None => chunk,
+        };
         let attempt = (in_step && !before_step).then(|| (self.attempt_id(), self.step));
         let folded = match &attempt {
             Some((id, step)) if chunk.kind() == lifecycle::STEP_START => {
@@ -381,41 +376,6 @@ impl RunWriter {
     /// The same for every writer of the run, so that a recovered one names the same attempt.
     fn attempt_id(&self) -> AttemptId {
         AttemptId::new(format!("{}-{}-{}", self.run, self.step, self.attempt))
-    }
-
-    fn replayed<'a>(mut self, stored: impl Iterator<Item = &'a Chunk>) -> Self {
-        for chunk in stored {
-            self.replay(chunk);
-        }
-        self
-    }
-
-    /// Takes note of the run's next stored chunk, as [`RunWriter::recover`] does of all of them.
-    pub fn replay(&mut self, chunk: &Chunk) {
-        match chunk.kind() {
-            lifecycle::STEP_START => {
-                let step = chunk.get("step").and_then(Value::as_u64).and_then(|step| u32::try_from(step).ok());
-                let step = step.unwrap_or_else(|| self.step.saturating_add(1));
-                if step == self.step && self.phase != Phase::Between {
-                    self.attempt = self.attempt.saturating_add(1);
-                } else {
-                    self.attempt = 1;
-                    self.step_base = self.fold.parts.len();
-                }
-                self.step = step;
-                self.phase = Phase::Step { asked: true };
-            }
-            lifecycle::STEP_COMMITTED => {
-                self.steps_done = self.step;
-                self.phase = Phase::Between;
-                self.committed = self.fold.message();
-            }
-            "finish-step" if matches!(self.phase, Phase::Step { .. }) => self.phase = Phase::Uncommitted,
-            "finish" => self.phase = Phase::Ended,
-            _ => {}
-        }
-        // The log was written by a writer: a chunk that does not fold is a damaged one, and costs only itself.
-        drop(self.fold.apply(chunk));
     }
 }
 

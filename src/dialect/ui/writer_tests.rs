@@ -1,39 +1,10 @@
-use std::collections::BTreeSet;
-
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
 use super::*;
-use crate::dialect::ui::attempts::Superseded;
 use crate::dialect::ui::message::validate_message;
 use crate::dialect::ui::reopen::reopen;
-use crate::dialect::ui::sanitise::sanitise;
-use crate::dialect::ui::vocabulary::Floor;
-
-fn writer() -> RunWriter {
-    RunWriter::new(RunId::new("r"), MessageId::new("m"))
-}
-
-fn chunk(value: Value) -> Chunk {
-    Chunk::parse(value).unwrap()
-}
-
-/// As the log stores it.
-fn stamp(chunk: &Chunk, attempt: Option<&(AttemptId, u32)>) -> Chunk {
-    let chunk = chunk.clone().with("runId", "r");
-    match attempt {
-        Some((id, step)) => chunk.with("attemptId", id.as_str()).with("step", *step),
-        None => chunk,
-    }
-}
-
-fn stored(entries: &[Record]) -> Vec<Chunk> {
-    let chunk = |entry: &Record| match entry {
-        Record::Chunk { chunk, attempt } => Some(stamp(chunk, attempt.as_ref())),
-        Record::Commit(_) => None,
-    };
-    entries.iter().filter_map(chunk).collect()
-}
+use crate::dialect::ui::testing::*;
 
 /// The entries in one line: types, and commits with their step count.
 fn story(entries: &[Record]) -> String {
@@ -45,23 +16,6 @@ fn story(entries: &[Record]) -> String {
         }
     }
     words.join(" ")
-}
-
-fn run(chunks: &[Value]) -> Vec<Record> {
-    let mut writer = writer();
-    let mut out = writer.open();
-    for value in chunks {
-        out.extend(writer.write(chunk(value.clone())));
-    }
-    out.extend(writer.complete());
-    out
-}
-
-fn last_commit(entries: &[Record]) -> Option<&Commit> {
-    entries.iter().rev().find_map(|entry| match entry {
-        Record::Commit(commit) => Some(commit),
-        Record::Chunk { .. } => None,
-    })
 }
 
 #[test]
@@ -176,8 +130,8 @@ fn a_reset_step_is_a_new_attempt() {
     ]);
     assert_eq!(
         story(&entries),
-        "run_started start step_start start-step text-start text-delta step_start start-step text-start text-delta \
-         text-end finish-step commit(1) step_committed finish"
+        "run_started start step_start start-step text-start text-delta step_start data-attempt-superseded start-step \
+         text-start text-delta text-end finish-step commit(1) step_committed finish"
     );
     let commit = last_commit(&entries).unwrap();
     assert_eq!(
@@ -257,188 +211,73 @@ fn a_recovered_writer_retries_the_step_under_a_new_attempt() {
     let mut entries = first.open();
     entries.extend(first.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "lost"}))));
     let log = stored(&entries);
-    let mut second = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter());
+    let mut second = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter()).named("demo");
     let retry = second.restart_step();
-    assert_eq!(story(&retry), "step_start start-step");
-    assert_eq!(stored(&retry)[0].text("attemptId"), Some("r-1-2"));
+    assert_eq!(story(&retry), "step_start data-attempt-superseded start-step");
+    let retry = stored(&retry);
+    assert_eq!(retry[0].text("attemptId"), Some("r-1-2"));
+    assert_eq!(retry[1].get("attemptId"), None, "the event outlives its attempt");
+    assert_eq!(
+        retry[1].get("data"),
+        Some(&json!({"reason": "attempt_superseded", "runId": "r", "agentId": "demo", "step": 1,
+            "attemptId": "r-1-2", "supersededAttemptId": "r-1-1"}))
+    );
     second.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "kept"})));
     let parts = last_commit(&second.complete()).unwrap().message["parts"].clone();
     assert_eq!(parts, json!([{"type": "step-start"}, {"type": "text", "text": "kept", "state": "done"}]));
 }
 
-/// The keys that 6.0.0 allows, spelled out again so that a slip in the table does not hide here.
-fn allowed_by_6_0_0(kind: &str) -> Option<&'static [&'static str]> {
-    Some(match kind {
-        "start" => &["messageId", "messageMetadata"],
-        "start-step" | "finish-step" | "abort" => &[],
-        "text-start" | "text-end" | "reasoning-start" | "reasoning-end" => &["id", "providerMetadata"],
-        "text-delta" | "reasoning-delta" => &["id", "delta", "providerMetadata"],
-        "tool-input-start" => &["toolCallId", "toolName", "providerExecuted", "dynamic", "title"],
-        "tool-input-delta" => &["toolCallId", "inputTextDelta"],
-        "tool-input-available" => {
-            &["toolCallId", "toolName", "input", "providerExecuted", "providerMetadata", "dynamic", "title"]
-        }
-        "tool-input-error" => &[
-            "toolCallId",
-            "toolName",
-            "input",
-            "errorText",
-            "providerExecuted",
-            "providerMetadata",
-            "dynamic",
-            "title",
-        ],
-        "tool-approval-request" => &["approvalId", "toolCallId"],
-        "tool-output-available" => &["toolCallId", "output", "providerExecuted", "dynamic", "preliminary"],
-        "tool-output-error" => &["toolCallId", "errorText", "providerExecuted", "dynamic"],
-        "tool-output-denied" => &["toolCallId"],
-        "source-url" => &["sourceId", "url", "title", "providerMetadata"],
-        "source-document" => &["sourceId", "mediaType", "title", "filename", "providerMetadata"],
-        "file" => &["url", "mediaType", "providerMetadata"],
-        "finish" => &["finishReason", "messageMetadata"],
-        "message-metadata" => &["messageMetadata"],
-        "error" => &["errorText"],
-        _ if kind.starts_with("data-") => &["id", "data", "transient"],
-        _ => return None,
-    })
+#[test]
+fn an_attempt_without_content_is_superseded_without_an_event() {
+    let mut writer = writer();
+    writer.open();
+    assert_eq!(writer.restart_step(), []);
+    writer.write(chunk(json!({"type": "start-step"})));
+    assert_eq!(story(&writer.restart_step()), "step_start start-step");
+    assert_eq!(writer.fold().message().unwrap()["parts"], json!([{"type": "step-start"}]));
 }
 
-/// A client of 6.0.0 in a few lines: what it would fail on panics here.
-#[derive(Default)]
-struct Client {
-    text: BTreeSet<String>,
-    reasoning: BTreeSet<String>,
-    inputs: BTreeSet<String>,
-    calls: BTreeSet<String>,
-    started: bool,
-    finished: bool,
-}
-
-impl Client {
-    fn read(&mut self, frame: &Map<String, Value>) {
-        let kind = frame["type"].as_str().unwrap();
-        let allowed = allowed_by_6_0_0(kind).unwrap_or_else(|| panic!("unknown type {kind}"));
-        for (key, value) in frame {
-            assert!(key == "type" || allowed.contains(&key.as_str()), "unknown key {key} in {frame:?}");
-            let any = matches!(key.as_str(), "input" | "output" | "data" | "messageMetadata");
-            assert!(any || !value.is_null(), "null {key} in {frame:?}");
-        }
-        assert!(self.started || kind == "start", "{kind} before start");
-        assert!(!self.finished, "{kind} after finish");
-        let text = |key: &str| frame.get(key).and_then(Value::as_str).map(str::to_owned);
-        let id = || text("id").unwrap();
-        let call = || text("toolCallId").unwrap();
-        match kind {
-            "start" => self.started = true,
-            "finish" => self.finished = true,
-            "finish-step" => {
-                assert!(self.text.is_empty() && self.reasoning.is_empty(), "finish-step with open parts");
-            }
-            "text-start" => assert!(self.text.insert(id())),
-            "text-delta" => assert!(self.text.contains(&id())),
-            "text-end" => assert!(self.text.remove(&id())),
-            "reasoning-start" => assert!(self.reasoning.insert(id())),
-            "reasoning-delta" => assert!(self.reasoning.contains(&id())),
-            "reasoning-end" => assert!(self.reasoning.remove(&id())),
-            "tool-input-start" => {
-                self.inputs.insert(call());
-                self.calls.insert(call());
-            }
-            "tool-input-delta" => assert!(self.inputs.contains(&call()), "delta without input"),
-            "tool-input-available" | "tool-input-error" => {
-                self.calls.insert(call());
-            }
-            "tool-output-available" | "tool-output-error" | "tool-output-denied" | "tool-approval-request" => {
-                assert!(self.calls.contains(&call()), "{kind} without its call");
-            }
-            _ => {}
-        }
+#[test]
+fn what_answers_a_call_of_the_continued_message_says_so() {
+    let mut message = seed();
+    message["parts"].as_array_mut().unwrap().push(
+        json!({"type": "dynamic-tool", "toolName": "d", "toolCallId": "b", "state": "approval-requested", "input": 1,
+            "approval": {"id": "p"}}),
+    );
+    let mut writer = RunWriter::continuing(RunId::new("r"), message);
+    let mut entries = writer.open();
+    for value in [
+        json!({"type": "tool-output-available", "toolCallId": "a", "output": 1, "continues": "forged"}),
+        json!({"type": "tool-approval-response", "approvalId": "p", "approved": true}),
+        json!({"type": "tool-output-available", "toolCallId": "b", "output": 2}),
+        json!({"type": "tool-input-available", "toolCallId": "own", "toolName": "x", "input": 1, "continues": "forged"}),
+        json!({"type": "tool-output-available", "toolCallId": "own", "output": 3, "continues": "forged"}),
+        json!({"type": "data-stream-resync", "data": "forged"}),
+        json!({"type": "data-helix-replay", "data": "forged"}),
+    ] {
+        entries.extend(writer.write(chunk(value)));
     }
+    let log = stored(&entries);
+    let of =
+        |key: &str| log.iter().map(|chunk| chunk.text(key).unwrap_or("-").to_owned()).collect::<Vec<_>>().join(" ");
+    assert_eq!(of("continues"), "- - n d d - - - -");
+    assert_eq!(of("toolCallId"), "- - a b b - - own own");
+}
 
-    fn read_all(&mut self, chunks: &[Chunk]) {
-        for chunk in chunks {
-            if let Some(frame) = sanitise(chunk.clone(), Floor::default()) {
-                self.read(&frame);
-            }
-        }
+#[test]
+fn a_result_for_an_earlier_message_changes_no_part() {
+    let mut writer = writer();
+    writer.open();
+    let result = chunk(json!({"type": "tool-output-error", "toolCallId": "c", "errorText": "e", "step": 7}));
+    let entries = writer.answer_earlier("x", result);
+    assert_eq!(stored(&entries)[0].text("continues"), Some("x"));
+    assert_eq!(stored(&entries)[0].get("step"), None);
+    assert_eq!(writer.fold().message(), None);
+    for unfit in [json!({"type": "tool-output-error", "toolCallId": "c"}), json!({"type": "text-start", "id": "t"})] {
+        assert_eq!(writer.answer_earlier("x", chunk(unfit)), []);
     }
-}
-
-/// A replay leaves superseded attempts out, and a live response breaks when it has sent the start of one.
-fn surviving(chunks: &[Chunk]) -> Vec<Chunk> {
-    let superseded = Superseded::of(chunks.iter());
-    chunks.iter().filter(|chunk| !superseded.leaves_out(chunk)).cloned().collect()
-}
-
-fn producer_chunk() -> impl Strategy<Value = Value> {
-    let id = prop::sample::select(vec!["0", "1"]);
-    let call = prop::sample::select(vec!["a", "b"]);
-    let kind = prop::sample::select(vec![
-        "start",
-        "start-step",
-        "finish-step",
-        "reset-step",
-        "finish",
-        "message-metadata",
-        "abort",
-        "error",
-        "state_patch",
-        "run_started",
-        "step_committed",
-        "text-start",
-        "text-start",
-        "text-delta",
-        "text-delta",
-        "text-end",
-        "reasoning-start",
-        "reasoning-delta",
-        "reasoning-end",
-        "source-url",
-        "file",
-        "custom",
-        "data-x",
-        "data-x",
-        "tool-input-start",
-        "tool-input-start",
-        "tool-input-delta",
-        "tool-input-delta",
-        "tool-input-available",
-        "tool-input-available",
-        "tool-input-error",
-        "tool-output-available",
-        "tool-output-available",
-        "tool-output-error",
-        "tool-output-denied",
-        "tool-approval-request",
-        "tool-approval-response",
-    ]);
-    let omit =
-        prop::sample::select(vec!["", "", "", "", "", "", "id", "toolCallId", "input", "output", "data", "toolName"]);
-    (kind, id, call, any::<[bool; 3]>(), omit, 0..3_usize).prop_map(|(kind, id, call, [flag, other, extra], omit, pick)| {
-        let mut map = json!({
-            "type": kind, "id": id, "delta": "x", "toolCallId": call, "toolName": (["n", "m", "n"][pick]), "input": {"q": 1},
-            "inputTextDelta": (["{\"q\"", ":1", "}"][pick]), "output": ([json!(1), Value::Null, json!({"__proto__": 1})][pick]),
-            "errorText": "e", "approvalId": call, "approved": flag, "sourceId": "s", "url": "u", "mediaType": "m",
-            "kind": "k.k", "data": pick, "preliminary": flag, "dynamic": other && pick == 1, "transient": extra && flag,
-            "finishReason": (["stop", "odd", "length"][pick]), "messageMetadata": {"k": pick}, "messageId": "theirs",
-        });
-        let map = map.as_object_mut().unwrap();
-        map.shift_remove(omit);
-        if let Some(shape) = shape(kind) {
-            map.retain(|key, _| key == "type" || shape.key(key).is_some());
-        }
-        if extra {
-            map.insert("usage".into(), json!({"tokens": 1}));
-            map.insert("providerMetadata".into(), [json!({"flat": 1}), json!({"p": {"k": 1}}), Value::Null][pick].clone());
-        }
-        Value::Object(map.clone())
-    })
-}
-
-fn seed() -> Value {
-    json!({"id": "m", "role": "assistant", "parts": [
-        {"type": "tool-n", "toolCallId": "a", "state": "input-available", "input": 1},
-    ]})
+    writer.complete();
+    assert_eq!(writer.announce(Chunk::new("data-stream-resync")), []);
 }
 
 /// The frame by which a client of a continued message already knows its call.

@@ -37,7 +37,7 @@ impl Translation for Message {
     fn new(options: StreamOptions) -> Self {
         Self {
             parts: Parts::new(options.id_prefix.clone()),
-            calls: ToolCalls::new(options.id_prefix),
+            calls: ToolCalls::new(options.id_prefix, options.approvals),
             thinking: None,
             finish: None,
             model: None,

@@ -6,7 +6,7 @@ use super::server_tools::{self, metadata};
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::model::parts::Parts;
-use crate::model::tools::{input_chunk, parse_arguments};
+use crate::model::tools::{Approvals, input_chunk, parse_arguments, write_input};
 use crate::model::values::string;
 
 /// The calls of one answer.
@@ -14,6 +14,7 @@ use crate::model::values::string;
 pub struct ToolCalls {
     /// Begins the ids that are made here.
     prefix: String,
+    approvals: Approvals,
     calls: Vec<Call>,
 }
 
@@ -42,8 +43,8 @@ impl ToolCalls {
     pub const MAX_ARGUMENT_BYTES: usize = 16 << 20;
 
     /// No calls yet. Ids that the server leaves out begin with `prefix`.
-    pub fn new(prefix: impl Into<String>) -> Self {
-        Self { prefix: prefix.into(), calls: Vec::new() }
+    pub fn new(prefix: impl Into<String>, approvals: Approvals) -> Self {
+        Self { prefix: prefix.into(), approvals, calls: Vec::new() }
     }
 
     /// Whether the model waits for results of the client.
@@ -106,12 +107,14 @@ impl ToolCalls {
 
     /// A content block has ended: writes the input, if it was a call.
     pub fn stop(&mut self, index: Option<u64>, parts: &mut Parts) {
-        self.calls.iter_mut().filter(|call| call.index == index).for_each(|call| call.close(parts));
+        let Self { calls, approvals, .. } = self;
+        calls.iter_mut().filter(|call| call.index == index).for_each(|call| call.close(parts, approvals));
     }
 
     /// The answer has ended: writes the input of every call that is still open.
     pub fn close_all(&mut self, parts: &mut Parts) {
-        self.calls.iter_mut().for_each(|call| call.close(parts));
+        let Self { calls, approvals, .. } = self;
+        calls.iter_mut().for_each(|call| call.close(parts, approvals));
     }
 
     /// A result of a call that the API executed. One for a call of an earlier answer has no place in this reply and is left out, as is a
@@ -120,7 +123,7 @@ impl ToolCalls {
         let given = string(block, "tool_use_id").unwrap_or_default();
         let open = |call: &&mut Call| call.given == given && call.mark.is_some() && !call.answered;
         if let Some(call) = self.calls.iter_mut().find(open) {
-            call.close(parts);
+            call.close(parts, &self.approvals);
             call.answered = true;
             let chunk = match server_tools::error_of(block) {
                 Some(error) => Chunk::new("tool-output-error").with("errorText", error),
@@ -144,17 +147,17 @@ impl Call {
         if self.mark.is_none() { chunk } else { chunk.with("providerExecuted", true).with("dynamic", true) }
     }
 
-    fn close(&mut self, parts: &mut Parts) {
+    fn close(&mut self, parts: &mut Parts, approvals: &Approvals) {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
         let whole = self.input.take().filter(|_| self.arguments.trim().is_empty());
         let input = whole.map_or_else(|| parse_arguments(&self.arguments), Ok);
         let chunk = self.executed(input_chunk(&self.id, &self.name, input, &self.arguments));
-        parts.other(match &self.mark {
-            None => chunk,
-            Some(mark) => chunk.with("providerMetadata", metadata(mark.clone())),
-        });
+        match &self.mark {
+            None => write_input(parts, chunk, approvals),
+            Some(mark) => parts.other(chunk.with("providerMetadata", metadata(mark.clone()))),
+        }
     }
 }
 

@@ -31,7 +31,7 @@ impl Translation for Completion {
     fn new(options: StreamOptions) -> Self {
         Self {
             parts: Parts::new(options.id_prefix.clone()),
-            calls: ToolCalls::new(options.id_prefix),
+            calls: ToolCalls::new(options.id_prefix, options.approvals),
             finish: None,
             model: None,
             usage: None,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::model::parts::Parts;
-use crate::model::tools::{input_chunk, parse_arguments};
+use crate::model::tools::{Approvals, input_chunk, parse_arguments, write_input};
 use crate::model::values::{list, string};
 
 /// The calls of one step.
@@ -17,6 +17,7 @@ use crate::model::values::{list, string};
 pub struct ToolCalls {
     /// Begins the ids that are made here.
     prefix: String,
+    approvals: Approvals,
     calls: Vec<Call>,
 }
 
@@ -42,8 +43,8 @@ impl ToolCalls {
     pub const MAX_ARGUMENT_BYTES: usize = 16 << 20;
 
     /// No calls yet. Ids that the server leaves out begin with `prefix`.
-    pub fn new(prefix: impl Into<String>) -> Self {
-        Self { prefix: prefix.into(), calls: Vec::new() }
+    pub fn new(prefix: impl Into<String>, approvals: Approvals) -> Self {
+        Self { prefix: prefix.into(), approvals, calls: Vec::new() }
     }
 
     /// Whether the model has called any tool.
@@ -72,7 +73,7 @@ impl ToolCalls {
     pub fn close_whole(&mut self, parts: &mut Parts) {
         for call in self.calls.iter_mut().filter(|call| !call.closed && call.started) {
             if let Some(input) = whole_object(&call.arguments) {
-                call.close(Ok(input), parts);
+                call.close(Ok(input), parts, &self.approvals);
             }
         }
     }
@@ -91,7 +92,7 @@ impl ToolCalls {
                 }
                 return Err(Failure::new(Code::ProviderStreamInvalid, "a tool call of the model has no name"));
             }
-            call.close(parse_arguments(&call.arguments), parts);
+            call.close(parse_arguments(&call.arguments), parts, &self.approvals);
         }
         Ok(())
     }
@@ -203,9 +204,9 @@ impl Call {
         }
     }
 
-    fn close(&mut self, input: Result<Value, String>, parts: &mut Parts) {
+    fn close(&mut self, input: Result<Value, String>, parts: &mut Parts, approvals: &Approvals) {
         self.closed = true;
-        parts.other(input_chunk(&self.id, &self.name, input, &self.arguments));
+        write_input(parts, input_chunk(&self.id, &self.name, input, &self.arguments), approvals);
     }
 }
 
@@ -225,7 +226,7 @@ mod tests {
     /// The calls that come out, as `id name input`, and the kinds of all chunks.
     fn run(deltas: &[Value]) -> (Vec<String>, Vec<String>) {
         let mut parts = Parts::new("");
-        let mut calls = ToolCalls::new("x");
+        let mut calls = ToolCalls::new("x", Approvals::default());
         for delta in deltas {
             calls.read(delta, &mut parts).unwrap();
         }
@@ -318,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_call_without_a_name_is_a_failure() {
-        let mut calls = ToolCalls::new("");
+        let mut calls = ToolCalls::new("", Approvals::default());
         let mut parts = Parts::new("");
         calls.read(&one(json!(0), json!("a"), Value::Null, json!("{}")), &mut parts).unwrap();
         assert!(parts.take().is_empty());

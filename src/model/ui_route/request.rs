@@ -27,6 +27,51 @@ pub fn headers(settings: &UiRouteSettings, sent: impl Fn(&str) -> Option<String>
     headers
 }
 
+/// What a run answers, as far as a route must be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// A user's message.
+    Send,
+    /// The answers to the calls of this reply, which the run goes on with.
+    ToolResult {
+        /// The reply's id.
+        reply: &'a str,
+    },
+    /// A reply once more.
+    Regenerate {
+        /// The id of the reply that is replaced, when there is one.
+        reply: Option<&'a str>,
+    },
+}
+
+/// The keys of the request as a stock client would send them for this entry (`spec/ai-sdk.md` A.4), whatever brought it: a client's chat
+/// request, whose own keys stay as they are, or another route, which has none. `history` is what will stand beside them as `messages`.
+///
+/// An app that sends only the last message finds the stored one in its `message`: another tab may have answered other calls of it.
+pub fn complete_keys(
+    mut keys: Map<String, Value>,
+    chat_id: &str,
+    asked: Asked<'_>,
+    history: &[Value],
+) -> Map<String, Value> {
+    let (trigger, message_id) = match asked {
+        Asked::Send => return keys,
+        Asked::ToolResult { reply } => ("submit-message", Some(reply)),
+        Asked::Regenerate { reply } => ("regenerate-message", reply),
+    };
+    let is_missing = |keys: &Map<String, Value>, key: &str| keys.get(key).is_none_or(Value::is_null);
+    for (key, value) in [("id", Some(chat_id)), ("trigger", Some(trigger)), ("messageId", message_id)] {
+        if let Some(value) = value.filter(|_| is_missing(&keys, key)) {
+            keys.insert(key.into(), value.into());
+        }
+    }
+    if let (Some(message), Some(last)) = (keys.get_mut("message").filter(|message| message.is_object()), history.last())
+    {
+        *message = last.clone();
+    }
+    keys
+}
+
 /// The client's JSON with the stored conversation as its `messages`; `id`, `trigger`, `messageId`, `message` and the app's own keys stay as
 /// they came. Of a long conversation the newest turns within the settings' bounds are sent.
 pub fn request_body(settings: &UiRouteSettings, mut keys: Map<String, Value>, history: &[Value]) -> Map<String, Value> {
@@ -79,6 +124,33 @@ mod tests {
         assert_eq!(
             Value::Object(request_body(&settings(json!({})), keys, &history)),
             json!({"id": "c", "trigger": "submit-message", "messageId": "m", "temperature": 1, "deep": {"a": [null]}, "messages": history})
+        );
+    }
+
+    #[test]
+    fn an_entry_is_forwarded_as_a_stock_client_sends_it() {
+        let reply = json!({"id": "a1", "role": "assistant", "parts": []});
+        let history = [user("u1"), reply.clone()];
+        let complete = |keys: Value, asked| {
+            let Value::Object(keys) = keys else { panic!() };
+            Value::Object(complete_keys(keys, "chat", asked, &history))
+        };
+        let result = Asked::ToolResult { reply: "a1" };
+        let stock = json!({"id": "chat", "trigger": "submit-message", "messageId": "a1"});
+        assert_eq!(complete(json!({}), result), stock);
+        assert_eq!(complete(stock.clone(), result), stock);
+        let own =
+            json!({"id": "own", "trigger": null, "messageId": "a1", "x": 1, "message": {"id": "a1", "stale": true}});
+        let expected = json!({"id": "own", "trigger": "submit-message", "messageId": "a1", "x": 1, "message": reply});
+        assert_eq!(complete(own, result), expected);
+        assert_eq!(complete(json!({"x": 1}), Asked::Send), json!({"x": 1}));
+        assert_eq!(
+            complete(json!({}), Asked::Regenerate { reply: None }),
+            json!({"id": "chat", "trigger": "regenerate-message"})
+        );
+        assert_eq!(
+            complete(json!({}), Asked::Regenerate { reply: Some("a1") }),
+            json!({"id": "chat", "trigger": "regenerate-message", "messageId": "a1"})
         );
     }
 

@@ -48,10 +48,7 @@ impl Host {
             Err(error) => return Err(unreadable(&error)),
         };
         self.storage.apply(&writes).map_err(|error| unreadable(&error.into()))?;
-        self.abandon();
-        self.throw_away();
-        self.part_with_readers();
-        self.erase().await.map_err(|error| unreadable(&error))?;
+        self.part_with_session().await.map_err(|error| unreadable(&error))?;
         Ok(answer::json(200, &json!({ "success": true })))
     }
 }

@@ -34,7 +34,11 @@ impl Host {
         // Everybody is one anonymous caller until the deployment authenticates.
         let caller = Caller::Anonymous;
         // A session whose rows cannot be read must still be deletable.
-        if let Err(error) = self.settle_or_hear().await
+        let settled = match self.expire().await {
+            Ok(()) => self.settle_or_hear().await,
+            failed => failed,
+        };
+        if let Err(error) = settled
             && call != Call::Delete
         {
             return unreadable(&error);

@@ -30,7 +30,7 @@ impl Host {
         let kind = classify(&parsed);
         let entry = self.entry(request, query, parsed)?;
         match kind {
-            EntryKind::Send(message) => self.start(caller, entry, &message).await,
+            EntryKind::Send { message, .. } => self.start(caller, entry, &message).await,
             // A reply that failed before its message was stored is asked for again as a send.
             EntryKind::Regenerate { last_user: Some(message), .. } if !self.knows(caller, &message)? => {
                 self.start(caller, entry, &message).await

@@ -10,6 +10,7 @@ use crate::model::answer::{Answer, StreamOptions, Translation};
 use crate::model::anthropic::{self, settings::AnthropicSettings, stream::MessageStream};
 use crate::model::openai::{self, settings::OpenAiSettings, stream::CompletionStream};
 use crate::model::parts::Batch;
+use crate::model::tools::{Approvals, Tool};
 use crate::shell::config::variable;
 
 pub(super) async fn openai(job: &Job, settings: &OpenAiSettings, history: &[Value]) -> Produced {
@@ -17,7 +18,7 @@ pub(super) async fn openai(job: &Job, settings: &OpenAiSettings, history: &[Valu
     let address = openai::request::endpoint(&settings.base_url);
     let headers = openai::request::headers(settings, key.as_deref());
     let body = openai::request::request_body(settings, history);
-    ask(job, address, headers, body, CompletionStream::new(options(job))).await
+    ask(job, address, headers, body, CompletionStream::new(options(job, &settings.tools))).await
 }
 
 pub(super) async fn anthropic(job: &Job, settings: &AnthropicSettings, history: &[Value]) -> Produced {
@@ -25,7 +26,7 @@ pub(super) async fn anthropic(job: &Job, settings: &AnthropicSettings, history: 
     let address = anthropic::request::endpoint(&settings.base_url);
     let headers = anthropic::request::headers(settings, key.as_deref());
     let body = anthropic::request::request_body(settings, history);
-    ask(job, address, headers, body, MessageStream::new(options(job))).await
+    ask(job, address, headers, body, MessageStream::new(options(job, &settings.tools))).await
 }
 
 async fn ask<T: Translation>(
@@ -39,8 +40,8 @@ async fn ask<T: Translation>(
     relay(job, outgoing, &mut reply).await
 }
 
-fn options(job: &Job) -> StreamOptions {
-    StreamOptions { id_prefix: id_prefix(&job.host) }
+fn options(job: &Job, tools: &[Tool]) -> StreamOptions {
+    StreamOptions { id_prefix: id_prefix(&job.host), approvals: Approvals::of(tools) }
 }
 
 /// The value of the secret that an agent names.

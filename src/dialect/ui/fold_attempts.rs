@@ -1,0 +1,54 @@
+//! The fold's part for attempts of a step.
+//!
+//! A step may be tried more than once. The parts of an attempt are those from its `step_start` on; when a later
+//! `step_start` names the same step they are set aside, and come back only if `step_committed` names their attempt.
+
+use serde_json::{Map, Value};
+
+use super::fold::Fold;
+use crate::core::chunk::Chunk;
+
+/// The attempt that is being written, and what earlier attempts of its step left.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    id: String,
+    step: Option<u64>,
+    /// Number of parts before the attempt.
+    base: usize,
+    aside: Vec<(String, Vec<Map<String, Value>>)>,
+}
+
+impl Fold {
+    pub(super) fn begin_attempt(&mut self, chunk: &Chunk) {
+        let id = chunk.text("attemptId").unwrap_or_default().to_owned();
+        let step = chunk.get("step").and_then(Value::as_u64);
+        match self.attempt.take() {
+            Some(same) if same.id == id && same.step == step => self.attempt = Some(same),
+            Some(mut lost) if lost.step.is_some() && lost.step == step => {
+                self.leave_all();
+                let base = lost.base.min(self.parts.len());
+                let parts = self.parts.split_off(base);
+                self.cut(base);
+                self.superseded.push(lost.id.clone());
+                lost.aside.push((lost.id, parts));
+                self.attempt = Some(Attempt { id, step, base, aside: lost.aside });
+            }
+            _ => self.attempt = Some(Attempt { id, step, base: self.parts.len(), aside: Vec::new() }),
+        }
+    }
+
+    pub(super) fn commit_attempt(&mut self, chunk: &Chunk) {
+        let Some(attempt) = self.attempt.take() else { return };
+        let named = chunk.text("committedAttemptId").unwrap_or_default();
+        if named == attempt.id {
+            return;
+        }
+        // An empty id, or one that never streamed in this step, changes nothing (`spec/helix.md` 1.8).
+        if let Some((winner, parts)) = attempt.aside.into_iter().find(|(id, _)| id == named) {
+            self.cut(attempt.base);
+            self.parts.extend(parts);
+            self.superseded.retain(|id| *id != winner);
+            self.superseded.push(attempt.id);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! New attempts, and what the writer puts into the log for responses rather than for the message.
+
+use serde_json::{Map, Value};
+
+use super::{Phase, RunWriter};
+use crate::core::chunk::{CONTINUES, Chunk, STAMP_KEYS, is_too_deep, lifecycle};
+use crate::core::ids::AttemptId;
+use crate::core::record::Record;
+use crate::dialect::ui::calls::tool_of;
+use crate::dialect::ui::resync::AttemptSuperseded;
+use crate::dialect::ui::tool::call_of;
+use crate::dialect::ui::vocabulary::shape;
+
+/// Stands for the agent in events of a run whose agent has no name.
+pub(super) const UNNAMED_AGENT: &str = "assistant";
+
+impl RunWriter {
+    /// Begins a new attempt of the step that is open: what the last one wrote no longer counts. Nothing when no step
+    /// is open.
+    ///
+    /// When the last one had content, a `data-attempt-superseded` event follows the new `step_start`. Its open parts get
+    /// no ends: a replay leaves them out with all the rest, a stock response that has sent any breaks its body, and an
+    /// aware client reads the snapshot again upon the event.
+    pub fn restart_step(&mut self) -> Vec<Record> {
+        let mut out = Vec::new();
+        if let Phase::Step { .. } = self.phase {
+            let superseded = (!self.step_is_empty()).then(|| self.attempt_id());
+            self.begin_attempt(&mut out, self.attempt.saturating_add(1), superseded.as_ref());
+        }
+        out
+    }
+
+    /// An event for clients (`resync`), at this place of the log. It belongs to no attempt, so that it outlives all.
+    pub fn announce(&self, event: Chunk) -> Vec<Record> {
+        if self.phase == Phase::Ended { Vec::new() } else { vec![Record::Chunk { chunk: event, attempt: None }] }
+    }
+
+    /// A result for a call of an earlier message than the run's, which somebody else has put there: the run's message
+    /// does not change, and a response shows the result only if it owns the call (`spec/helix.md` 5.7).
+    pub fn answer_earlier(&self, tool: &str, mut result: Chunk) -> Vec<Record> {
+        for key in STAMP_KEYS {
+            result.remove(key);
+        }
+        let fits = result.kind().starts_with("tool-output-")
+            && shape(result.kind()).is_some_and(|shape| shape.lacks(result.as_map()).is_none())
+            && !result.as_map().values().any(is_too_deep);
+        if fits { self.announce(result.with(CONTINUES, tool)) } else { Vec::new() }
+    }
+
+    pub(super) fn begin_attempt(&mut self, out: &mut Vec<Record>, attempt: u32, superseded: Option<&AttemptId>) {
+        self.attempt = attempt;
+        self.phase = Phase::Step { asked: false };
+        self.emit(out, Chunk::new(lifecycle::STEP_START));
+        if let Some(superseded) = superseded {
+            let (run, agent, step) = (&self.run, self.agent.as_str(), self.step);
+            let event = AttemptSuperseded { run, agent, step, attempt: &self.attempt_id(), superseded };
+            out.extend(self.announce(event.chunk()));
+        }
+        self.emit(out, Chunk::new("start-step"));
+    }
+}
+
+/// Marks a chunk that changes a call of the continued message; a part that is no call needs no mark. The call is named too,
+/// because an approval's answer names only the approval.
+pub(super) fn continuing(chunk: Chunk, part: &Map<String, Value>) -> Chunk {
+    match tool_of(part) {
+        Some(tool) => chunk.with("toolCallId", call_of(part)).with(CONTINUES, tool),
+        None => chunk,
+    }
+}

@@ -1,0 +1,60 @@
+//! What the object does so that nothing is kept for longer than it should be: retention, the size limit, the end of an idle session.
+
+use std::rc::Rc;
+
+use super::clock::now;
+use super::host::{Host, HostError};
+use crate::core::command::{Effects, WriteRefused};
+use crate::core::session::Session;
+use crate::core::storage::Storage;
+
+impl Host {
+    /// Cuts the log where retention says so, and until `wanted` bytes more fit.
+    fn make_room_for(self: &Rc<Self>, wanted: u64) -> Result<(), HostError> {
+        let floor = self.session(|session| session.log().floor())?;
+        let kept = self.storage.kept(floor)?;
+        match self.session(|session| session.retain(now(), &kept, wanted))? {
+            Some(effects) => self.persist(effects),
+            None => Ok(()),
+        }
+    }
+
+    /// Cuts the log if it is time.
+    pub fn retain(self: &Rc<Self>) -> Result<(), HostError> {
+        if self.session(|session| session.retains(now()))? { self.make_room_for(0) } else { Ok(()) }
+    }
+
+    /// A write for which room is made once, if that is all it lacks.
+    pub fn write_with_room(
+        self: &Rc<Self>,
+        mut write: impl FnMut(&mut Session) -> Result<Effects, WriteRefused>,
+    ) -> Result<Result<Effects, WriteRefused>, HostError> {
+        match self.session(&mut write)? {
+            Err(WriteRefused::NoRoom { wanted }) => self.make_room_for(wanted)?,
+            answered => return Ok(answered),
+        }
+        self.session(write)
+    }
+
+    /// Deletes a session that was idle for too long; asked before anything else is answered.
+    pub async fn expire(self: &Rc<Self>) -> Result<(), HostError> {
+        let Some(writes) = self.session(|session| session.expire(now()))? else { return Ok(()) };
+        self.storage.apply(&writes)?;
+        self.part_with_session().await
+    }
+
+    /// Forgets a session whose rows are gone, with its producer, its readers and its file.
+    pub async fn part_with_session(self: &Rc<Self>) -> Result<(), HostError> {
+        self.abandon();
+        self.throw_away();
+        self.part_with_readers();
+        self.erase().await
+    }
+
+    /// Arms the alarm for whatever comes next.
+    pub fn arm_next(self: &Rc<Self>) {
+        if let Ok(next) = self.session(|session| session.alarm(now())) {
+            self.arm(next);
+        }
+    }
+}
