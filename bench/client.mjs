@@ -65,6 +65,7 @@ export class Stream {
 
   constructor(request, response) {
     this.request = request;
+    this.response = response;
     this.ended = new Promise((resolve, reject) => {
       response.on('end', () => { this.#settle(null); resolve(now()); });
       response.on('error', (error) => { this.#settle(error); reject(error); });
@@ -121,6 +122,28 @@ export class Stream {
       while (this.arrivals[arrival][1] <= index) arrival++;
       return { text, at: this.arrivals[arrival][0] };
     });
+  }
+
+  /**
+   * The bytes that came since the last `take`, and when the last of them came. They are kept no longer, so that
+   * megabytes can flow; `read` is for streams that nothing was taken from.
+   */
+  take() {
+    const taken = { bytes: Buffer.concat(this.parts), at: this.arrivals.at(-1)?.[0] };
+    this.parts = [];
+    this.arrivals = [];
+    return taken;
+  }
+
+  /** Stops reading: the buffers on the way fill, then the server's. */
+  stall() {
+    this.response.pause();
+    this.request.socket.pause();
+  }
+
+  unstall() {
+    this.request.socket.resume();
+    this.response.resume();
   }
 
   close() {

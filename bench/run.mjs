@@ -12,14 +12,18 @@ import { bundle } from './bundle.mjs';
 import { now } from './client.mjs';
 import { startModel } from './fake-model.mjs';
 import { fanout } from './fanout.mjs';
+import { history } from './history.mjs';
+import { idle } from './idle.mjs';
 import { latency } from './latency.mjs';
 import { model } from './model.mjs';
 import { replay } from './replay.mjs';
+import { resume } from './resume.mjs';
 import { rows } from './rows.mjs';
+import { stalled } from './stalled.mjs';
 import { AGENTS } from './subjects.mjs';
 import { OUTPUT, startBaseline, startOurs, workFolder } from './workerd.mjs';
 
-const MEASURES = { bundle, append, latency, fanout, model, rows, replay };
+const MEASURES = { bundle, append, latency, fanout, model, rows, replay, resume, idle, stalled, history };
 
 const VARIANTS = { followed: { BATCH_WAIT_MS: '50' }, unbatched: { BATCH_WAIT_MS: '0' }, patient: { BATCH_WAIT_MS: '250' } };
 
@@ -46,7 +50,7 @@ bench.restart = async () => {
   servers = [ours, baseline];
   pin(process.pid, 1);
   servers.forEach((server) => pin(server.pid, 0));
-  Object.assign(bench, { origins: ours.origins, baseline: baseline.origin });
+  Object.assign(bench, { origins: ours.origins, baseline: baseline.origin, pids: { ours: ours.pid, baseline: baseline.pid } });
 };
 
 /** Servers on one core, client on the other, where the machine lets us say so. */

@@ -1,5 +1,8 @@
 // Numbers out of samples.
 
+/** A size, or a part of it: `BENCH_SCALE=0.1` shows quickly that a long measure works. Its figures then mean nothing. */
+export const scaled = (size) => Math.max(1, Math.round(size * Number(process.env.BENCH_SCALE ?? 1)));
+
 export function quantile(samples, q) {
   const sorted = Float64Array.from(samples).sort();
   return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] : NaN;

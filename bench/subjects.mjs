@@ -11,11 +11,12 @@ export const AGENTS = (modelOrigin) => ({
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
-export const chatBody = (agent, text) =>
-  JSON.stringify({ agent, messages: [{ id: 'u1', role: 'user', parts: [{ type: 'text', text }] }] });
+export const chatBody = (agent, text, id = 'u1') =>
+  JSON.stringify({ agent, messages: [{ id, role: 'user', parts: [{ type: 'text', text }] }] });
 
-export const send = (origin, session, agent, text = 'go') =>
-  Stream.open(origin, 'POST', `/api/chat/${session}`, chatBody(agent, text), JSON_HEADERS);
+/** `id`: the message's own; a session takes each once. */
+export const send = (origin, session, agent, text = 'go', id = 'u1') =>
+  Stream.open(origin, 'POST', `/api/chat/${session}`, chatBody(agent, text, id), JSON_HEADERS);
 
 export const info = async (origin, session) => JSON.parse(await askOk(origin, 'GET', `/sessions/${session}/info`));
 
@@ -43,7 +44,7 @@ export async function storedChunks(origin, session) {
   return chunks;
 }
 
-const field = (text, name) => text.split('\n').find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+export const field = (text, name) => text.split('\n').find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
 
 // What was appended before anything was measured.
 const WARM = 'warm';
@@ -52,18 +53,25 @@ const isBench = (chunk) => chunk.type === 'data-bench' && chunk.data !== WARM;
 /** Ours: appends go to a live run through the test seam. `dialect` is `sse` or `chat`. */
 export function ours(origin, dialect = 'sse') {
   return {
-    async open(session) {
-      const starter = await send(origin, session, 'quiet');
+    /** `id`: of the message that starts the run; a session that has had one needs another. */
+    async open(session, id) {
+      const starter = await send(origin, session, 'quiet', 'go', id);
       await untilInfo(origin, session, (seen) => seen.runStatus === 'running');
       starter.close();
-      // A client that has left is noticed by writing to it, in ours as in every Worker.
-      await untilInfo(origin, session, async (seen) => seen.readers === 0 || (await this.append(session, WARM), false));
+      await this.untilReaders(session, 0);
     },
     async append(session, text) {
       return JSON.parse(await askOk(origin, 'POST', `/sessions/${session}/__seam/x?name=append`, text)).sequence;
     },
-    async follow(session) {
-      const path = dialect === 'sse' ? `/sessions/${session}/sse` : `/api/chat/${session}/stream`;
+    /** So many chunks of the same text, in one request. */
+    bulk: (session, text, count) => askOk(origin, 'POST', `/sessions/${session}/__seam/x?name=append&count=${count}`, text),
+    /** Waits until the server counts so many. A client that has left is noticed by writing to it, in ours as in every Worker. */
+    untilReaders(session, count) {
+      return untilInfo(origin, session, async (seen) => seen.readers === count || (await this.append(session, WARM), false));
+    },
+    /** `from`: a cursor, on `/sse` only; the head for a reader that is to wait at once. */
+    async follow(session, from = 0) {
+      const path = dialect === 'sse' ? `/sessions/${session}/sse?fromSequence=${from}` : `/api/chat/${session}/stream`;
       const stream = await Stream.open(origin, 'GET', path);
       // The comment that opens it, then what the run's start wrote.
       await stream.until(2);
@@ -101,6 +109,14 @@ export function jsdo(origin) {
     },
     async append(session, text) {
       return Number(await askOk(origin, 'POST', `/append?s=${session}`, text));
+    },
+    bulk: (session, text, count) => askOk(origin, 'POST', `/bulk?s=${session}&n=${count}&size=${text.length}`),
+    async untilReaders(session, count) {
+      for (const end = now() + 30_000; Number(await askOk(origin, 'GET', `/subs?s=${session}`)) !== count;) {
+        must(now() < end, `${session} does not come to ${count} readers`);
+        await this.append(session, WARM);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
     },
     async follow(session) {
       const stream = await Stream.open(origin, 'GET', `/sub?s=${session}`);

@@ -1,5 +1,5 @@
-//! Handles for tests, served only with `TEST_SEAMS=1`: a panic, the storage contract, rows per table, one append per request, and another
-//! session followed to its end.
+//! Handles for tests, served only with `TEST_SEAMS=1`: a panic, the storage contract, rows per table, appends, and another session followed
+//! to its end.
 
 use std::rc::Rc;
 
@@ -21,6 +21,9 @@ use crate::dialect::cursor;
 use crate::dialect::route::query_value;
 use crate::dialect::wire::decode::EndStatus;
 use crate::dialect::wire::follower::{Ending, FollowError, Follower};
+
+/// Most chunks of one `append`.
+const MAX_COUNT: usize = 10_000;
 
 /// Performs the seam that `name` asks for.
 pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<Response, Response> {
@@ -46,7 +49,15 @@ pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<
         Some("append") => {
             let bytes = body(request, 16 << 20).await.map_err(|_| refuse("the body could not be read"))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            append(host, text).await
+            let count = match query_value(query, "count") {
+                None => 1,
+                Some(count) => count
+                    .parse()
+                    .ok()
+                    .filter(|count| (1..=MAX_COUNT).contains(count))
+                    .ok_or_else(|| refuse("count must be a whole number from 1 to 10000"))?,
+            };
+            append(host, text, count).await
         }
         Some("follow") => {
             let session = SessionId::parse(&query_value(query, "session").unwrap_or_default())
@@ -93,16 +104,16 @@ async fn follow(host: &Rc<Host>, session: &SessionId, from: Cursor, wait_for_liv
     })
 }
 
-/// Appends one chunk to the live run and answers once it is durable.
-async fn append(host: &Rc<Host>, text: String) -> Result<Response, Response> {
+/// Appends `count` chunks that all say `text` to the live run, as one flush, and answers once they are durable, with the last one's sequence.
+async fn append(host: &Rc<Host>, text: String, count: usize) -> Result<Response, Response> {
     let fence = host.session(|session| {
         session.authorise(&Caller::Anonymous).ok()?;
         session.run().filter(|run| run.status.is_live()).map(RunRow::fence)
     });
     let fence = fence.ok().flatten().ok_or_else(|| answer::error(Code::StateRunEnded))?;
     let chunk = Chunk::new("data-bench").with("data", Value::String(text)).with("transient", true);
-    let record = [Record::Chunk { chunk, attempt: None }];
-    let effects = host.write_with_room(|session| session.append(&fence, &record));
+    let records = vec![Record::Chunk { chunk, attempt: None }; count];
+    let effects = host.write_with_room(|session| session.append(&fence, &records));
     let effects = effects.map_err(|error| answer::internal(&error))?.map_err(|error| answer::internal(&error))?;
     let sequence = host.session(|session| session.log().head()).map_err(|error| answer::internal(&error))?;
     host.persist(effects).map_err(|error| answer::internal(&error))?;

@@ -55,8 +55,8 @@ export function session(server, id = `s-${randomUUID()}`) {
     delete: () => call(chat, { method: 'DELETE' }),
     info: async () => (await call(`${own}/info`)).body,
     sse: (fromSequence, { waitForLive, run, ...options } = {}) => openSse(`${own}/sse?${query({ fromSequence, waitForLive, runId: run })}`, options),
-    /** What only a server with `TEST_SEAMS=1` answers: 'panic', 'counts', 'storage' (the operation as `json`). */
-    seam: (name, options) => call(`${own}/__seam/x?${query({ name })}`, options),
+    /** What only a server with `TEST_SEAMS=1` answers: 'panic', 'counts', 'storage' (the operation as `json`), 'append' (the body, `count` times). */
+    seam: (name, { count, ...options } = {}) => call(`${own}/__seam/x?${query({ name, count })}`, options),
     page: (fromSequence, limit) => call(`${own}/chunks?${query({ fromSequence, limit })}`),
     /** The whole stored log, page by page: `[{sequence, chunk}]`. */
     async log(limit = 500) {
