@@ -118,7 +118,7 @@ const completionCall = (id, input, name = 'weather') => ({ id, type: 'function',
 const use = (id, input, name = 'weather') => ({ type: 'tool_use', id, name, input })
 const result = (tool_use_id, content, failed) => ({ type: 'tool_result', tool_use_id, content, ...(failed ? { is_error: true } : {}) })
 const thought = (words) => ({ type: 'thinking', thinking: words, signature: `sig-${words}` })
-const LOST = 'the call was abandoned and has no result'
+const LOST = 'Not executed: the user went on without answering this call'
 
 for (const version of ['6.0.0', '7-latest']) {
   describe(`three turns with ai ${version}`, () => {

@@ -192,7 +192,7 @@ describe('a reader whose run is not of this log', () => {
 
 describe('counters and log lines', () => {
   const output = []
-  const set = stage({ logLevel: 'log', onOutput: (text) => output.push(text) })
+  const set = stage({ vars: { LOG_SESSION_IDS: '' }, logLevel: 'log', onOutput: (text) => output.push(text) })
 
   test('count what was done, and never name the session or its content', async () => {
     const s = set.session('a-conversation-of-alice')
