@@ -254,9 +254,10 @@ impl Facts {
         }
     }
 
-    /// The finished runs whose chunks are kept, oldest first, with where and when they ended.
+    /// The finished runs whose chunks are kept, oldest first, with where and when they ended. A run without chunks keeps nothing.
     pub fn kept(&self) -> impl Iterator<Item = (usize, UnixMillis)> {
-        let ended = self.runs.iter().filter_map(|run| Some((run.end?, run.ended?)));
+        let ended =
+            self.runs.iter().filter(|run| run.end > Some(run.start)).filter_map(|run| Some((run.end?, run.ended?)));
         ended.filter(|(end, _)| *end > self.floor)
     }
 
