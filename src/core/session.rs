@@ -46,6 +46,7 @@ pub enum StreamStatus {
     Failed,
 }
 
+#[derive(Debug)]
 struct Pending {
     ticket: Ticket,
     head: Cursor,
@@ -56,6 +57,7 @@ struct Pending {
 }
 
 /// One session in memory. Rebuilt from its rows at any time.
+#[derive(Debug)]
 pub struct Session {
     row: Option<SessionRow>,
     run: Option<RunRow>,
@@ -161,12 +163,13 @@ impl Session {
     /// # Errors
     /// [`WriteRefused`]; nothing has changed.
     pub fn append(&mut self, fence: &Fence, records: &[Record]) -> Result<Effects, WriteRefused> {
-        let (run, row) = self.holder(fence)?;
+        let (run, row) = self.producing(fence)?;
         let writes = self.write(&run, &row, records, None, Some(self.policy.max_bytes))?;
         Ok(self.effects(writes))
     }
 
-    /// Ends the run, after its last records, in one transaction with them. The first terminal wins.
+    /// Ends the run, after its last records, in one transaction with them. The first terminal wins: a suspended run can only be stopped
+    /// or fail.
     ///
     /// # Errors
     /// [`WriteRefused`]; nothing has changed.
@@ -177,9 +180,12 @@ impl Session {
         outcome: Outcome,
         records: &[Record],
     ) -> Result<Effects, WriteRefused> {
-        let (run, row) = self.holder(fence)?;
         // A stop and a failure are never refused: what they say is short, or was waiting to be written anyway.
-        let most = (outcome == Outcome::Completed).then_some(self.policy.max_bytes);
+        let (holder, most) = match outcome {
+            Outcome::Completed | Outcome::Suspended => (self.producing(fence), Some(self.policy.max_bytes)),
+            Outcome::Interrupted | Outcome::Failed(_) => (self.holder(fence), None),
+        };
+        let (run, row) = holder?;
         let mut writes = self.write(&run, &row, records, Some(CheckpointKind::End), most)?;
         let (status, error) = match outcome {
             Outcome::Failed(code) => (StreamStatus::Failed, Some(code)),
@@ -194,8 +200,8 @@ impl Session {
         self.run = Some(run);
         self.row = Some(row);
         self.orphaned = false;
-        if self.run.as_ref().is_some_and(|run| !run.status.is_live()) {
-            self.has_ended(now);
+        if ended.is_some() {
+            self.has_ended(now, self.log.head());
         }
         Ok(self.effects(writes))
     }
@@ -219,15 +225,15 @@ impl Session {
     /// # Errors
     /// [`WriteRefused`]; nothing has changed.
     pub fn begin_attempt(&mut self, fence: &Fence) -> Result<Effects, WriteRefused> {
-        let (run, _) = self.holder(fence)?;
+        let (run, _) = self.producing(fence)?;
         let run = RunRow { attempts: run.attempts.saturating_add(1), ..run };
         self.run = Some(run.clone());
         Ok(self.effects(vec![Write::Run(run)]))
     }
 
-    /// Retention counts from the end of the oldest run whose chunks are kept.
-    fn has_ended(&mut self, now: UnixMillis) {
-        if self.oldest.is_none() && self.log.head() > self.log.floor() {
+    /// A run has ended here. Retention counts from the end of the oldest run whose chunks are kept.
+    fn has_ended(&mut self, now: UnixMillis, end: Cursor) {
+        if self.oldest.is_none() && end > self.log.floor() {
             self.oldest = Some(now);
         }
     }
@@ -301,6 +307,12 @@ impl Session {
         Ok((run.clone(), row.clone()))
     }
 
+    /// As [`Session::holder`], for what only a producer does: one that has paused its run is done with it.
+    fn producing(&self, fence: &Fence) -> Result<(RunRow, SessionRow), WriteRefused> {
+        let (run, row) = self.holder(fence)?;
+        if run.status == RunStatus::Running { Ok((run, row)) } else { Err(WriteRefused::Ended) }
+    }
+
     fn effects(&mut self, writes: Vec<Write>) -> Effects {
         self.effects_of(writes, None)
     }
@@ -325,5 +337,5 @@ impl Session {
 }
 
 fn holds(run: &RunRow, fence: &Fence) -> bool {
-    run.id == fence.run && run.epoch == fence.epoch && run.status.is_live()
+    run.id == fence.run && run.epoch == fence.epoch && run.status == RunStatus::Running
 }

@@ -125,8 +125,8 @@ impl Session {
         self.orphaned = false;
         self.truncated = rewound.map(|rewound| rewound.checkpoint).or(self.truncated.take());
         self.checkpoint = checkpoints.pop().or(self.checkpoint.take());
-        if let Some(ended) = &ended {
-            self.has_ended(ended.ended.unwrap_or(start.now));
+        if ended.is_some() {
+            self.has_ended(start.now, before);
         }
         let effects = self.effects_of(writes, ended.as_ref());
         Ok(Started { effects, fence, message_id: plan.message_id, start: before, superseded })
@@ -145,8 +145,11 @@ impl Session {
                 let message_index = keep.saturating_add(u32::from(input.is_some()));
                 Plan { kind: EntryKind::Retry, keep: *keep, message_index, message_id: fresh(message_index) }
             }
-            _ => {
-                let keep = self.message_count();
+            (entry, run) => {
+                // An abandoned message counts from now on, also if its run never committed it.
+                let abandons = matches!(entry, Entry::Send { abandoned: Some(_), .. });
+                let written = run.as_ref().filter(|_| abandons).map_or(0, |run| run.message_index.saturating_add(1));
+                let keep = self.message_count().max(written);
                 let message_index = keep.saturating_add(1);
                 Plan { kind: EntryKind::Send, keep, message_index, message_id: fresh(message_index) }
             }

@@ -2,16 +2,22 @@
 
 use proptest::prelude::*;
 
+use super::entries::Wish;
 use super::world::World;
 use crate::core::error::Code;
 use crate::core::run::Outcome;
 
 #[derive(Clone, Debug)]
 enum Act {
-    Start,
+    /// What is wanted, the request's key, and how many chunks the run begins with.
+    Start(Wish, Option<u8>, usize),
     /// A fence, what it writes (`None` is a commit, else a chunk with so many bytes of padding), and the end.
     Write(usize, Vec<Option<usize>>, Option<Outcome>),
-    Stop,
+    /// Answers to a suspended run's calls.
+    Answer(usize, Vec<Option<usize>>),
+    Attempt(usize),
+    /// Whether the request names another run.
+    Stop(bool),
     Renew(usize),
     Settle,
     /// Time goes on to the alarm.
@@ -40,10 +46,20 @@ fn items() -> impl Strategy<Value = Vec<Option<usize>>> {
 
 fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
-        Just(Outcome::Completed),
-        Just(Outcome::Interrupted),
-        Just(Outcome::Failed(Code::ProviderError)),
-        Just(Outcome::Failed(Code::ProducerLost)),
+        3 => Just(Outcome::Suspended),
+        1 => Just(Outcome::Completed),
+        1 => Just(Outcome::Interrupted),
+        1 => Just(Outcome::Failed(Code::ProviderError)),
+        1 => Just(Outcome::Failed(Code::ProducerLost)),
+    ]
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    prop_oneof![
+        8 => prop::bool::weighted(0.9).prop_map(|apt| Wish::Send { apt }),
+        4 => Just(Wish::Results),
+        2 => (0_usize..12, any::<bool>()).prop_map(|(keep, input)| Wish::Rewind { keep, input }),
+        2 => (0_usize..30, any::<bool>()).prop_map(|(point, input)| Wish::GoBack { point, input }),
     ]
 }
 
@@ -51,10 +67,12 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 fn act() -> impl Strategy<Value = Act> {
     let fence = || prop_oneof![5 => Just(0), 1 => 1_usize..8];
     prop_oneof![
-        6 => Just(Act::Start),
+        9 => (wish(), prop::option::of(0_u8..3), 0_usize..3).prop_map(|(wish, key, opening)| Act::Start(wish, key, opening)),
         16 => (fence(), items()).prop_map(|(fence, items)| Act::Write(fence, items, None)),
         5 => (fence(), items(), outcome()).prop_map(|(fence, items, outcome)| Act::Write(fence, items, Some(outcome))),
-        1 => Just(Act::Stop),
+        4 => (fence(), items()).prop_map(|(fence, items)| Act::Answer(fence, items)),
+        2 => fence().prop_map(Act::Attempt),
+        2 => prop::bool::weighted(0.2).prop_map(Act::Stop),
         3 => fence().prop_map(Act::Renew),
         3 => Just(Act::Settle),
         4 => Just(Act::Ring),
@@ -78,9 +96,11 @@ fn act() -> impl Strategy<Value = Act> {
 
 fn perform(world: &mut World, act: Act) {
     match act {
-        Act::Start => world.start(),
+        Act::Start(wish, key, opening) => world.start(&wish, key, opening),
         Act::Write(fence, items, outcome) => world.write(fence, &items, outcome),
-        Act::Stop => world.stop(),
+        Act::Answer(fence, items) => world.answer(fence, &items),
+        Act::Attempt(fence) => world.begin_attempt(fence),
+        Act::Stop(stale) => world.stop(stale),
         Act::Renew(fence) => world.renew(fence),
         Act::Settle => world.settle(),
         Act::Ring => world.ring(),

@@ -1,6 +1,6 @@
 //! The world's retention: every cut is compared with what may go, and every step with what must be there.
 
-use super::model::{Facts, Item};
+use super::model::{Deed, Facts, Item};
 use super::world::{POLICY, World, place};
 use crate::core::error::Code;
 use crate::core::ids::Cursor;
@@ -10,7 +10,7 @@ use crate::core::storage::{Storage, Write};
 use crate::core::time::UnixMillis;
 
 fn end_of_retention(facts: &Facts) -> Option<UnixMillis> {
-    facts.kept().next().map(|run| run.ended.after(POLICY.retention))
+    facts.kept().next().map(|(_, ended)| ended.after(POLICY.retention))
 }
 
 fn expiry(facts: &Facts) -> Option<UnixMillis> {
@@ -32,10 +32,10 @@ impl World {
             let [Write::Session(row), Write::TrimBlocks(through)] = &effects.writes[..] else { panic!("{effects:?}") };
             let (from, to) = (facts.floor, place(*through));
             assert!(row.floor == *through && to > from, "the floor rises to what is removed");
-            let gone: Vec<_> = facts.kept().filter(|run| run.end <= to).collect();
-            assert_eq!(gone.last().map(|run| run.end), Some(to), "no live run's chunk, and no run in part");
+            let gone: Vec<_> = facts.kept().filter(|(end, _)| *end <= to).collect();
+            assert_eq!(gone.last().map(|(end, _)| *end), Some(to), "no live run's chunk, and no run in part");
             let expired = |ended: UnixMillis| self.now >= ended.after(POLICY.retention);
-            assert!(too_much || gone.iter().all(|run| expired(run.ended)), "nothing goes without a reason");
+            assert!(too_much || gone.iter().all(|(_, ended)| expired(*ended)), "nothing goes without a reason");
             facts.floor = to;
         }
         assert!(end_of_retention(&facts).is_none_or(|end| self.now < end), "what is due goes");
@@ -45,18 +45,18 @@ impl World {
     }
 
     /// As the shell does: cut, write once more, and fail a run that is too large by itself.
-    pub fn make_room(&mut self, wanted: u64, fence: &Fence, items: &[Item], outcome: Option<Outcome>) {
+    pub fn make_room(&mut self, wanted: u64, fence: &Fence, items: &[Item], deed: &Deed) {
         let size = self.session.log().size();
         assert!(size.is_none_or(|size| size + wanted > POLICY.max_bytes), "it would have fitted");
         if !self.retain(wanted) {
             return;
         }
         if self.stored_bytes() + wanted <= POLICY.max_bytes {
-            self.write_items(fence, items, outcome);
+            self.write_items(fence, items, deed);
         } else {
             assert!(self.model.latest().kept().next().is_none());
             let error = Item::Chunk(self.fresh(0));
-            self.write_items(fence, &[error], Some(Outcome::Failed(Code::StateSessionFull)));
+            self.write_items(fence, &[error], &Deed::Finish(Outcome::Failed(Code::StateSessionFull)));
         }
     }
 
@@ -86,7 +86,7 @@ impl World {
         let (log, view) = (self.session.log(), self.session.view());
         assert_eq!((place(log.floor()), place(view.floor())), (facts.floor, facts.floor));
         assert!(facts.exists || facts.floor == 0);
-        assert!(facts.cursor >= facts.floor, "a snapshot is a place to go on from");
+        assert!(facts.cursor() >= facts.floor, "a snapshot is a place to go on from");
         let (mut through, mut bytes) = (facts.floor, 0);
         for block in self.storage.blocks(Cursor::START, usize::MAX).unwrap() {
             assert_eq!(
@@ -129,13 +129,14 @@ impl World {
         if self.holder().is_some() {
             return;
         }
-        self.now =
-            self.model.latest().runs.iter().fold(self.now, |now, run| now.max(run.ended)).after(POLICY.retention);
+        let ended = self.model.latest().runs.iter().filter_map(|run| run.ended);
+        self.now = ended.fold(self.now, UnixMillis::max).after(POLICY.retention);
         // One write may still be told to fail.
         let _ = self.retain(0) || self.retain(0);
         self.check();
-        assert_eq!(self.stored_bytes(), 0);
-        assert_eq!(self.session.log().head(), self.session.log().floor(), "numbers are not used again");
+        let (log, suspended) = (self.session.log(), self.model.latest().suspended());
+        assert_eq!(place(log.floor()), suspended.map_or(place(log.head()), |run| run.start), "all but a live run");
+        assert!(suspended.is_some() || self.stored_bytes() == 0);
         self.load(false);
         self.check();
         self.now = self.now.max(expiry(self.model.latest()).unwrap());

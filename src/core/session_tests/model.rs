@@ -2,9 +2,12 @@
 
 use serde_json::json;
 
-use crate::core::command::WriteRefused;
+use crate::core::command::{Entry, StartRefused, WriteRefused};
+use crate::core::error::Code;
 use crate::core::ids::RunId;
-use crate::core::run::{Fence, Outcome};
+use crate::core::run::{EntryKind, Fence, Outcome, RunStatus};
+use crate::core::session::StreamStatus;
+use crate::core::storage::CheckpointKind;
 use crate::core::time::UnixMillis;
 
 /// One thing that a producer writes.
@@ -14,85 +17,284 @@ pub enum Item {
     Commit,
 }
 
+/// What is done with items.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    Append,
+    /// The message begins with this text from now on.
+    Answer(String),
+    Finish(Outcome),
+}
+
 #[derive(Clone, Debug)]
 pub struct Run {
     pub id: RunId,
+    pub kind: EntryKind,
+    /// The client's key and the hash that came with it.
+    pub key: Option<(String, String)>,
+    /// Index of its message, and what that says before the run's own chunks.
     pub reply: usize,
-    pub outcome: Option<Outcome>,
-    pub end: usize,
+    pub base: String,
+    pub opening: usize,
+    pub status: RunStatus,
+    pub error: Option<Code>,
+    pub start: usize,
+    /// Where it ended, and before that where it was suspended.
+    pub end: Option<usize>,
+    pub paused: Option<usize>,
     pub started: UnixMillis,
-    pub ended: UnixMillis,
+    pub ended: Option<UnixMillis>,
+    /// As its row tells it; renewals are in memory.
+    pub lease: UnixMillis,
+    pub attempts: u32,
 }
 
-/// What is true of a session. The chunk with sequence `n` is `chunks[n - 1]`.
+/// A message, and which one it is: one that is cut and written again is another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    pub birth: u64,
+    pub id: String,
+    pub role: &'static str,
+    pub run: RunId,
+    pub json: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Point {
+    pub kind: CheckpointKind,
+    pub cursor: usize,
+    pub births: Vec<u64>,
+}
+
+/// What is true of a session. The chunk with sequence `n` is `chunks[n - 1]`, the checkpoint with ordinal `n` is `points[n - 1]`.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     pub exists: bool,
+    pub stream: Option<StreamStatus>,
     pub chunks: Vec<(RunId, String)>,
-    pub messages: Vec<String>,
-    pub cursor: usize,
+    pub messages: Vec<Message>,
+    pub points: Vec<Point>,
     pub runs: Vec<Run>,
     /// How many of the chunks retention has removed.
     pub floor: usize,
+    births: u64,
+}
+
+/// How a run starts, beside its entry.
+pub struct Beginning {
+    pub id: RunId,
+    pub key: Option<(String, String)>,
+    pub opening: Vec<String>,
+    pub now: UnixMillis,
+    pub lease: UnixMillis,
+    /// Until when the producer of the run before it is believed alive.
+    pub before: UnixMillis,
+}
+
+/// A text as JSON.
+pub fn quoted(text: &str) -> String {
+    json!(text).to_string()
 }
 
 impl Facts {
+    pub fn live(&self) -> Option<&Run> {
+        self.runs.last().filter(|run| run.status.is_live())
+    }
+
     pub fn running(&self) -> Option<&Run> {
-        self.runs.last().filter(|run| run.outcome.is_none())
+        self.runs.last().filter(|run| run.status == RunStatus::Running)
     }
 
-    pub fn start(&mut self, id: &RunId, input: String, opening: &[String], now: UnixMillis) {
-        self.exists = true;
-        self.messages.push(input);
-        self.cursor = self.chunks.len();
-        let reply = self.messages.len();
-        self.runs.push(Run { id: id.clone(), reply, outcome: None, end: 0, started: now, ended: now });
-        self.chunks.extend(opening.iter().map(|text| (id.clone(), text.clone())));
+    pub fn suspended(&self) -> Option<&Run> {
+        self.runs.last().filter(|run| run.status == RunStatus::SuspendedClientTool)
     }
 
-    /// The message of the run that writes, as JSON: all of its chunks so far.
-    pub fn reply(&self) -> String {
-        let run = &self.runs.last().unwrap().id;
-        json!(self.chunks.iter().filter(|(id, _)| id == run).map(|(_, text)| text.as_str()).collect::<String>())
-            .to_string()
+    /// The cursor of the latest checkpoint.
+    pub fn cursor(&self) -> usize {
+        self.points.last().map_or(0, |point| point.cursor)
     }
 
-    pub fn write(&mut self, item: &Item) {
-        let run = self.runs.last().unwrap().clone();
-        match item {
-            Item::Chunk(text) => self.chunks.push((run.id, text.clone())),
-            Item::Commit => {
-                self.cursor = self.chunks.len();
-                let reply = self.reply();
-                self.messages.truncate(run.reply);
-                self.messages.push(reply);
+    /// Ordinal of the latest rewind.
+    pub fn truncated(&self) -> Option<usize> {
+        self.points.iter().rposition(|point| point.kind == CheckpointKind::Truncate).map(|at| at + 1)
+    }
+
+    /// Whether the messages of this checkpoint are all still there.
+    pub fn is_reachable(&self, ordinal: usize) -> bool {
+        let point = &self.points[ordinal - 1];
+        let births: Vec<_> = self.messages.iter().map(|message| message.birth).collect();
+        matches!(point.kind, CheckpointKind::Entry | CheckpointKind::Truncate) && births.starts_with(&point.births)
+    }
+
+    fn point(&mut self, kind: CheckpointKind, cursor: usize) {
+        let births = self.messages.iter().map(|message| message.birth).collect();
+        self.points.push(Point { kind, cursor, births });
+    }
+
+    fn say(&mut self, index: usize, role: &'static str, id: String, run: &RunId, json: String) {
+        match self.messages.get_mut(index) {
+            Some(message) => (message.run, message.json) = (run.clone(), json),
+            None => {
+                self.births += 1;
+                assert_eq!(index, self.messages.len(), "no message without the one before it");
+                self.messages.push(Message { birth: self.births, id, role, run: run.clone(), json });
             }
         }
     }
 
-    pub fn finish(&mut self, outcome: Outcome, now: UnixMillis) {
-        self.cursor = self.chunks.len();
-        let end = self.chunks.len();
-        let run = self.runs.last_mut().unwrap();
-        (run.outcome, run.end, run.ended) = (Some(outcome), end, now);
+    pub fn start(&mut self, beginning: Beginning, entry: &Entry) {
+        let Beginning { id, key, opening, now, lease, before } = beginning;
+        let (head, live) = (self.chunks.len(), self.live().cloned());
+        let mut run = Run {
+            id,
+            kind: EntryKind::Send,
+            key,
+            reply: 0,
+            base: String::new(),
+            opening: opening.len(),
+            status: RunStatus::Running,
+            error: None,
+            start: head,
+            end: None,
+            paused: None,
+            started: now,
+            ended: None,
+            lease,
+            attempts: 1,
+        };
+        if let Some(previous) = self.runs.last_mut().filter(|run| run.status.is_live()) {
+            let continued = matches!(entry, Entry::Results { .. });
+            previous.status = if continued { RunStatus::Completed } else { RunStatus::Superseded };
+            previous.lease = if previous.paused.is_none() { before } else { previous.lease };
+            (previous.end, previous.ended) = (Some(head), Some(now));
+        }
+        match entry {
+            Entry::Send { input, abandoned } => {
+                if let (Some(json), Some(live)) = (abandoned, live) {
+                    self.say(live.reply, "assistant", message_id(live.reply), &live.id, json.clone());
+                }
+                self.say(self.messages.len(), "user", input.id.to_string(), &run.id, input.json.clone());
+                self.point(CheckpointKind::Entry, head);
+                run.reply = self.messages.len();
+            }
+            Entry::Results { message } => {
+                run.kind = EntryKind::ToolResult;
+                run.reply = live.map(|live| live.reply).unwrap();
+                run.base = serde_json::from_str(message).unwrap();
+                self.say(run.reply, "assistant", message_id(run.reply), &run.id, message.clone());
+                self.point(CheckpointKind::Entry, head);
+            }
+            Entry::Rewind { keep, input, .. } => {
+                run.kind = EntryKind::Retry;
+                self.messages.truncate(*keep as usize);
+                self.point(CheckpointKind::Truncate, head);
+                if let Some(input) = input {
+                    self.say(self.messages.len(), "user", input.id.to_string(), &run.id, input.json.clone());
+                    self.point(CheckpointKind::Entry, head);
+                }
+                run.reply = self.messages.len();
+            }
+        }
+        self.chunks.extend(opening.into_iter().map(|text| (run.id.clone(), text)));
+        (self.exists, self.stream) = (true, Some(StreamStatus::Active));
+        self.runs.push(run);
     }
 
-    /// The finished runs whose chunks are kept, oldest first.
-    pub fn kept(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter().filter(|run| run.outcome.is_some() && run.end > self.floor)
+    /// The message of the run that writes, as JSON: what it begins with and all of the run's chunks so far.
+    pub fn reply(&self) -> String {
+        let run = self.runs.last().unwrap();
+        let chunks = self.chunks.iter().filter(|(id, _)| *id == run.id).map(|(_, text)| text.as_str());
+        quoted(&std::iter::once(run.base.as_str()).chain(chunks).collect::<String>())
+    }
+
+    /// Several commits in one transaction are one: the last.
+    pub fn write(&mut self, items: &[Item], deed: &Deed, now: UnixMillis, lease: UnixMillis) {
+        if let (Deed::Answer(base), true) = (deed, items.iter().any(|item| matches!(item, Item::Commit))) {
+            self.runs.last_mut().unwrap().base.clone_from(base);
+        }
+        let mut committed = None;
+        for item in items {
+            match item {
+                Item::Chunk(text) => self.chunks.push((self.runs.last().unwrap().id.clone(), text.clone())),
+                Item::Commit => committed = Some((self.chunks.len(), self.reply())),
+            }
+        }
+        let run = self.runs.last().unwrap().clone();
+        let cursor = committed.map(|(cursor, json)| {
+            self.say(run.reply, "assistant", message_id(run.reply), &run.id, json);
+            cursor
+        });
+        match (deed, cursor) {
+            (Deed::Finish(outcome), _) => {
+                self.point(CheckpointKind::End, self.chunks.len());
+                self.finish(*outcome, now, lease);
+            }
+            (_, Some(cursor)) => self.point(CheckpointKind::Step, cursor),
+            (_, None) => {}
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome, now: UnixMillis, lease: UnixMillis) {
+        let (head, run) = (self.chunks.len(), self.runs.last_mut().unwrap());
+        if run.status == RunStatus::Running {
+            run.lease = lease;
+        }
+        (run.status, run.end) = (outcome.status(), Some(head));
+        self.stream = Some(match outcome {
+            Outcome::Completed | Outcome::Interrupted => StreamStatus::Ended,
+            Outcome::Suspended => StreamStatus::Paused,
+            Outcome::Failed(code) => {
+                run.error = Some(code);
+                StreamStatus::Failed
+            }
+        });
+        match outcome {
+            Outcome::Suspended => run.paused = Some(head),
+            _ => run.ended = Some(now),
+        }
+    }
+
+    /// The finished runs whose chunks are kept, oldest first, with where and when they ended. A run without chunks keeps nothing.
+    pub fn kept(&self) -> impl Iterator<Item = (usize, UnixMillis)> {
+        let ended =
+            self.runs.iter().filter(|run| run.end > Some(run.start)).filter_map(|run| Some((run.end?, run.ended?)));
+        ended.filter(|(end, _)| *end > self.floor)
     }
 
     /// Since when nothing happens; `None` while a run is running, and when there is no session.
     pub fn idle_since(&self) -> Option<UnixMillis> {
-        self.runs.last().filter(|run| run.outcome.is_some()).map(|run| run.started.max(run.ended))
+        let run = self.runs.last().filter(|run| run.status != RunStatus::Running)?;
+        Some(run.started.max(run.ended.unwrap_or(run.lease)))
     }
 
-    pub fn refusal(&self, fence: &Fence) -> Option<WriteRefused> {
-        match self.runs.last() {
-            Some(run) if run.id == fence.run => run.outcome.map(|_| WriteRefused::Ended),
-            _ => Some(WriteRefused::Superseded),
-        }
+    pub fn start_refusal(&self, entry: &Entry) -> Option<StartRefused> {
+        let fits = match entry {
+            Entry::Send { .. } if self.running().is_some() => {
+                return self.running().map(|run| StartRefused::AlreadyRunning(run.id.clone()));
+            }
+            Entry::Send { abandoned, .. } => abandoned.is_some() == self.suspended().is_some(),
+            Entry::Results { .. } => self.suspended().is_some(),
+            Entry::Rewind { keep, .. } => self.exists && *keep as usize <= self.messages.len(),
+        };
+        (!fits).then_some(StartRefused::Conflict)
     }
+
+    pub fn refusal(&self, fence: &Fence, deed: &Deed) -> Option<WriteRefused> {
+        let Some(run) = self.runs.last().filter(|run| run.id == fence.run) else {
+            return Some(WriteRefused::Superseded);
+        };
+        let fits = match deed {
+            Deed::Append | Deed::Finish(Outcome::Completed | Outcome::Suspended) => run.status == RunStatus::Running,
+            Deed::Answer(_) => run.status == RunStatus::SuspendedClientTool,
+            Deed::Finish(_) => run.status.is_live(),
+        };
+        (!fits).then_some(WriteRefused::Ended)
+    }
+}
+
+/// The id that the session gives the message at an index.
+pub fn message_id(index: usize) -> String {
+    format!("msg_salt_{index}")
 }
 
 /// `history[0]` is durable; what follows is each transaction that a crash may take back.

@@ -1,22 +1,17 @@
-//! One session and everything around it, driven step by step. Every step checks what DESIGN.md section 2 promises.
+//! One session and everything around it, driven step by step. Every step checks what DESIGN.md section 2 promises: [`World::check`].
 
-use super::model::{Facts, Item, Model};
+use super::model::{Facts, Model, Run};
 use super::readers::Following;
 use crate::core::caller::Caller;
-use crate::core::chunk::Chunk;
-use crate::core::command::{Due, Effects, Entry, Input, Start, StartRefused, StopTarget, WriteRefused};
-use crate::core::error::Code;
-use crate::core::frame;
-use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
+use crate::core::command::{Effects, StartRefused, WriteRefused};
+use crate::core::ids::{CheckpointId, Cursor, RunId};
 use crate::core::log::Ticket;
 use crate::core::reader::{Next, Terminal};
-use crate::core::record::{Commit, Record};
 use crate::core::retention::Policy;
-use crate::core::run::{Fence, Outcome, Vocabulary};
-use crate::core::session::{Session, StreamStatus};
-use crate::core::snapshot;
+use crate::core::run::Fence;
+use crate::core::session::Session;
 use crate::core::storage::double::{Double, Fault};
-use crate::core::storage::{CheckpointKind, Storage, Write};
+use crate::core::storage::{Storage, Write};
 use crate::core::time::{Millis, UnixMillis};
 
 pub const LEASE: Millis = Millis::new(30_000);
@@ -36,24 +31,28 @@ pub struct World {
     pub(super) storage: Double,
     pub(super) session: Session,
     pub(super) model: Model,
-    caller: Caller,
+    pub(super) caller: Caller,
     pub(super) now: UnixMillis,
-    lease_until: UnixMillis,
-    orphaned: bool,
+    pub(super) lease_until: UnixMillis,
+    pub(super) orphaned: bool,
     loads: usize,
     named: u64,
-    fences: Vec<Fence>,
+    pub(super) fences: Vec<Fence>,
     unsynced: Option<Ticket>,
     confirmations: Vec<Confirmation>,
     pub(super) readers: Vec<Following>,
 }
 
-fn chunk(text: &str) -> Chunk {
-    Chunk::new("text-delta").with("delta", text)
-}
-
 pub(super) fn place(cursor: Cursor) -> usize {
     cursor.get().try_into().unwrap()
+}
+
+pub(super) fn checkpoint_id(ordinal: usize) -> CheckpointId {
+    CheckpointId::new(format!("cp_salt_{ordinal}"))
+}
+
+pub(super) fn fence_of(run: &Run) -> Fence {
+    Fence { run: run.id.clone(), epoch: 1 }
 }
 
 impl World {
@@ -82,17 +81,9 @@ impl World {
         format!("{}.{}", self.named, "x".repeat(padding))
     }
 
+    /// Everything in memory.
     pub(super) fn state(&self) -> String {
-        let Self { session, now, .. } = self;
-        let rows = (session.run(), session.checkpoint(), session.truncated(), session.authorise(&self.caller));
-        format!(
-            "{rows:?} {:?} {:?} {} {:?} {:?}",
-            session.log(),
-            session.view(),
-            session.is_unconfirmed(),
-            session.due(*now),
-            session.alarm(*now)
-        )
+        format!("{:?}", self.session)
     }
 
     /// Does what the shell does with effects. A failed write throws the session in memory away.
@@ -129,136 +120,19 @@ impl World {
                 assert_eq!(reader.next(self.session.view()), Next::End(Terminal::Dropped));
             }
         }
-        if producer_alive && let Some(fence) = self.holder() {
-            self.session.renew(self.now, &fence);
-            self.lease_until = self.now.after(LEASE);
+        if let Some(run) = self.model.latest().running() {
+            let fence = fence_of(run);
+            self.lease_until = run.lease;
+            if producer_alive {
+                self.session.renew(self.now, &fence);
+                self.lease_until = self.now.after(LEASE);
+            }
         }
     }
 
+    /// Of the run that is running.
     pub(super) fn holder(&self) -> Option<Fence> {
-        self.model.latest().running().map(|run| Fence { run: run.id.clone(), epoch: 1 })
-    }
-
-    /// The newest, or an older one.
-    fn fence(&self, back: usize) -> Option<Fence> {
-        let newest = self.fences.len().checked_sub(1)?;
-        self.fences.get(newest - back.min(newest)).cloned()
-    }
-
-    pub fn start(&mut self) {
-        let (before, facts) = (self.state(), self.model.latest().clone());
-        let id = RunId::new(format!("r{}", self.fresh(0)));
-        let input = format!("\"{}\"", self.fresh(0));
-        let opening = vec![self.fresh(0), self.fresh(0)];
-        let started = self.session.start(Start {
-            now: self.now,
-            caller: &self.caller,
-            run: id.clone(),
-            salt: "salt",
-            agent: "default",
-            vocabulary: Vocabulary::Ui,
-            lease: LEASE,
-            key: None,
-            entry: Entry::Send {
-                input: Input { id: MessageId::new(input.as_str()), json: input.clone() },
-                abandoned: None,
-            },
-            opening: &|_| opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect(),
-        });
-        if let Some(run) = facts.running() {
-            assert_eq!(started.unwrap_err(), StartRefused::AlreadyRunning(run.id.clone()));
-            assert_eq!(self.state(), before, "a refused start changes nothing");
-            return;
-        }
-        let started = started.unwrap();
-        assert_eq!(place(started.start), facts.chunks.len());
-        let mut facts = facts;
-        facts.start(&id, input, &opening, self.now);
-        self.fences.push(started.fence);
-        self.orphaned = false;
-        self.lease_until = self.now.after(LEASE);
-        self.apply(&started.effects, facts);
-    }
-
-    /// Writes items, and ends the run if told so; by any fence that was ever handed out.
-    pub fn write(&mut self, fence: usize, items: &[Option<usize>], outcome: Option<Outcome>) {
-        let Some(fence) = self.fence(fence) else { return };
-        let items: Vec<_> = items
-            .iter()
-            .map(|padding| padding.map_or(Item::Commit, |padding| Item::Chunk(self.fresh(padding))))
-            .collect();
-        self.write_items(&fence, &items, outcome);
-    }
-
-    pub(super) fn write_items(&mut self, fence: &Fence, items: &[Item], outcome: Option<Outcome>) {
-        let (before, mut facts) = (self.state(), self.model.latest().clone());
-        let refusal = facts.refusal(fence);
-        let mut records = Vec::new();
-        for item in items {
-            if refusal.is_none() {
-                facts.write(item);
-            }
-            let attempt = Some((AttemptId::new(format!("a{}", facts.cursor)), 1));
-            records.push(match item {
-                Item::Chunk(text) => Record::Chunk { chunk: chunk(text), attempt },
-                Item::Commit if refusal.is_none() => {
-                    Record::Commit(Commit { message: serde_json::from_str(&facts.reply()).unwrap(), step_count: 1 })
-                }
-                Item::Commit => Record::Commit(Commit { message: "stale".into(), step_count: 9 }),
-            });
-        }
-        let effects = match outcome {
-            Some(outcome) => self.session.finish(self.now, fence, outcome, &records),
-            None => self.session.append(fence, &records),
-        };
-        if let Err(WriteRefused::NoRoom { wanted }) = effects {
-            assert_eq!((self.state(), refusal), (before, None), "a write that finds no room changes nothing");
-            return self.make_room(wanted, fence, items, outcome);
-        }
-        match (effects, refusal) {
-            (Ok(effects), None) => {
-                if let Some(outcome) = outcome {
-                    facts.finish(outcome, self.now);
-                }
-                // A write that fails is not an end: the run is read again as the rows tell it.
-                let orphaned = self.orphaned;
-                if self.apply(&effects, facts) && outcome.is_some() {
-                    self.orphaned = false;
-                } else {
-                    self.orphaned = orphaned && self.model.latest().running().is_some();
-                }
-            }
-            (Err(refused), Some(expected)) => {
-                assert_eq!(refused, expected);
-                assert_eq!(self.state(), before, "a refused write changes nothing");
-            }
-            (effects, expected) => {
-                panic!("{:?}, but the model says {expected:?}", effects.map(|effects| effects.ticket))
-            }
-        }
-    }
-
-    pub fn stop(&mut self) {
-        let target = self.session.stop_target(&self.caller, None);
-        match self.holder() {
-            Some(fence) => {
-                assert_eq!(target, Ok(StopTarget::Live(fence.clone())));
-                self.write_items(&fence, &[], Some(Outcome::Interrupted));
-            }
-            None if self.model.latest().exists => assert_eq!(target, Ok(StopTarget::Idle)),
-            None => assert!(target.is_err()),
-        }
-    }
-
-    pub fn renew(&mut self, fence: usize) {
-        let Some(fence) = self.fence(fence) else { return };
-        let before = self.state();
-        self.session.renew(self.now, &fence);
-        if self.holder() == Some(fence) {
-            self.lease_until = self.now.after(LEASE);
-        } else {
-            assert_eq!(self.state(), before, "a stale producer renews nothing");
-        }
+        self.model.latest().running().map(fence_of)
     }
 
     pub fn sync(&mut self) {
@@ -302,13 +176,6 @@ impl World {
         self.now = UnixMillis::new(self.now.get().saturating_add_signed(by));
     }
 
-    pub fn settle(&mut self) {
-        if let Some(Due::Orphaned(fence) | Due::Lapsed(fence)) = self.session.due(self.now) {
-            let error = Item::Chunk(self.fresh(0));
-            self.write_items(&fence, &[error], Some(Outcome::Failed(Code::ProducerLost)));
-        }
-    }
-
     pub fn delete(&mut self) {
         assert!(self.session.delete(&Caller::Anonymous).is_err(), "not yours");
         let Ok(writes) = self.session.delete(&self.caller) else {
@@ -318,54 +185,6 @@ impl World {
         if self.transact(&writes, Facts::default(), None) {
             self.load(false);
         }
-    }
-
-    /// What holds after every step.
-    pub fn check(&self) {
-        let facts = self.model.latest();
-        assert!(place(self.session.view().durable()) <= self.model.durable().chunks.len(), "past what was synced");
-        assert_eq!(place(self.session.log().head()), facts.chunks.len());
-        let due = match self.holder() {
-            Some(fence) if self.orphaned => Some(Due::Orphaned(fence)),
-            Some(fence) if self.now >= self.lease_until => Some(Due::Lapsed(fence)),
-            _ => None,
-        };
-        assert_eq!(self.session.due(self.now), due);
-        self.check_conversation(facts);
-        self.check_what_is_kept(facts);
-    }
-
-    fn check_conversation(&self, facts: &Facts) {
-        assert!(self.session.authorise(&Caller::Anonymous).is_err());
-        let Ok(snapshot) = snapshot::read(&self.session, &self.caller, "s") else {
-            assert!(!facts.exists);
-            return;
-        };
-        let rows = self.storage.messages(snapshot.message_count()).unwrap();
-        let checkpoint = self.session.checkpoint().unwrap();
-        if checkpoint.kind == CheckpointKind::Step {
-            // Once without the model: the committed message is what the stored chunks up to its cursor say.
-            let blocks = self.storage.blocks(Cursor::START, usize::MAX).unwrap();
-            let text: String = blocks
-                .iter()
-                .filter(|block| block.run == checkpoint.run)
-                .flat_map(|block| frame::decode(&block.bytes).unwrap())
-                .filter(|frame| !checkpoint.sequence.lacks(frame.sequence))
-                .map(|frame| frame.chunk.text("delta").unwrap().to_owned())
-                .collect();
-            assert_eq!(rows.last().unwrap().json, format!("\"{text}\""));
-        }
-        let stored: Vec<_> = rows.iter().map(|row| row.json.clone()).collect();
-        assert!(stored == facts.messages, "the committed messages");
-        let body = snapshot.with_messages(&rows, false).unwrap();
-        assert_eq!(body["streamSequence"], facts.cursor, "the cursor covers exactly what the rows contain");
-        let status = match facts.runs.last().unwrap().outcome {
-            None => StreamStatus::Active,
-            Some(Outcome::Failed(_)) => StreamStatus::Failed,
-            Some(_) => StreamStatus::Ended,
-        };
-        assert_eq!(body["status"], serde_json::to_value(status).unwrap());
-        assert_eq!(body.get("resumeMessageId").is_some(), status == StreamStatus::Active);
     }
 
     /// After any script: the lease lapses, the run is settled, everything is confirmed, and every reader gets to its end.
@@ -395,6 +214,7 @@ impl World {
         for run in 0..self.model.latest().runs.len() {
             self.open(Some(run), 0);
         }
+        self.check_look_ups();
         for reader in 0..self.readers.len() {
             while self.step(reader, 5_000, reader % 2 == 0) {}
             assert!(self.readers[reader].ended, "no reader waits for ever");

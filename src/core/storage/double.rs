@@ -61,6 +61,16 @@ impl Double {
         *history = vec![survivor];
     }
 
+    /// The rows of all runs.
+    pub fn runs(&self) -> Vec<RunRow> {
+        self.history.try_borrow().unwrap().last().unwrap().runs.values().cloned().collect()
+    }
+
+    /// The rows of all checkpoints.
+    pub fn checkpoints(&self) -> Vec<CheckpointRow> {
+        self.history.try_borrow().unwrap().last().unwrap().checkpoints.values().cloned().collect()
+    }
+
     fn tables(&self) -> Tables {
         self.history.try_borrow().unwrap().last().unwrap().clone()
     }

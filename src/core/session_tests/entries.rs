@@ -1,0 +1,116 @@
+//! How the world's runs start: by a send, by results, by a rewind. Every start is accepted or refused as the model says.
+
+use std::cell::RefCell;
+
+use super::model::{Beginning, message_id, quoted};
+use super::producers::chunk;
+use super::world::{LEASE, World, checkpoint_id, fence_of, place};
+use crate::core::command::{Entry, Input, Keyed, RewindCause, Rewound, Start};
+use crate::core::ids::{Cursor, MessageId, RequestKey, RunId};
+use crate::core::record::Record;
+use crate::core::run::{EntryKind, Vocabulary};
+use crate::core::storage::{Storage, Write};
+
+/// What somebody wants.
+#[derive(Clone, Debug)]
+pub enum Wish {
+    /// Whether the sender knows what is suspended.
+    Send {
+        apt: bool,
+    },
+    Results,
+    /// So many messages stay, or more than there are; whether another message takes the place of what is cut.
+    Rewind {
+        keep: usize,
+        input: bool,
+    },
+    /// To a checkpoint.
+    GoBack {
+        point: usize,
+        input: bool,
+    },
+}
+
+impl World {
+    fn input(&mut self) -> Input {
+        let text = self.fresh(0);
+        Input { id: MessageId::new(format!("u{text}")), json: quoted(&text) }
+    }
+
+    fn entry(&mut self, wish: &Wish) -> Option<Entry> {
+        let facts = self.model.latest();
+        let (keep, input) = match *wish {
+            Wish::Send { apt } => {
+                let abandons = facts.suspended().is_some() == apt;
+                let abandoned = abandons.then(|| quoted(&self.fresh(0)));
+                return Some(Entry::Send { input: self.input(), abandoned });
+            }
+            Wish::Results => return Some(Entry::Results { message: quoted(&self.fresh(0)) }),
+            Wish::Rewind { keep, input } => (u32::try_from(keep % (facts.messages.len() + 2)).unwrap(), input),
+            Wish::GoBack { point, input } => {
+                let ordinal = point % facts.points.len().max(1) + 1;
+                let found = self.storage.rewind_point(&checkpoint_id(ordinal)).unwrap();
+                assert_eq!(found.is_some(), ordinal <= facts.points.len() && facts.is_reachable(ordinal));
+                (found?.message_count, input)
+            }
+        };
+        let cause = if input { RewindCause::Rollback } else { RewindCause::Retry };
+        Some(Entry::Rewind { keep, input: input.then(|| self.input()), cause })
+    }
+
+    pub fn start(&mut self, wish: &Wish, key: Option<u8>, opening: usize) {
+        let Some(entry) = self.entry(wish) else { return };
+        let id = RunId::new(format!("r{}", self.fresh(0)));
+        let key = key.map(|key| (format!("k{key}"), self.fresh(0)));
+        let opening: Vec<_> = (0..opening).map(|_| self.fresh(0)).collect();
+        let (before, mut facts) = (self.state(), self.model.latest().clone());
+        let told = RefCell::new(None);
+        let started = self.session.start(Start {
+            now: self.now,
+            caller: &self.caller,
+            run: id.clone(),
+            salt: "salt",
+            agent: "default",
+            vocabulary: Vocabulary::Ui,
+            lease: LEASE,
+            key: key.clone().map(|(key, input_hash)| Keyed { key: RequestKey::parse(&key).unwrap(), input_hash }),
+            entry: entry.clone(),
+            opening: &|of| {
+                told.replace(Some((of.run.clone(), of.message_id.clone(), of.rewound.cloned())));
+                opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect()
+            },
+        });
+        if let Some(refusal) = facts.start_refusal(&entry) {
+            assert_eq!(started.unwrap_err(), refusal);
+            assert_eq!((self.state(), told.into_inner()), (before, None), "a refused start changes nothing");
+            return;
+        }
+        let started = started.unwrap();
+        let (head, live, lease) = (facts.chunks.len(), facts.live().cloned(), self.now.after(LEASE));
+        let beginning = Beginning { id, key, opening, now: self.now, lease, before: self.lease_until };
+        facts.start(beginning, &entry);
+
+        let run = facts.runs.last().unwrap();
+        let message = MessageId::new(message_id(run.reply));
+        let superseded = live.filter(|_| run.kind != EntryKind::ToolResult).map(|live| live.id);
+        assert_eq!((&started.fence, &started.message_id), (&fence_of(run), &message));
+        assert_eq!((place(started.start), &started.superseded), (head, &superseded));
+        let rewound = match entry {
+            Entry::Rewind { keep, cause, .. } => Some(Rewound {
+                checkpoint: checkpoint_id(facts.truncated().unwrap()),
+                message_count: keep,
+                from: Cursor::new(head as u64).unwrap(),
+                cause,
+            }),
+            Entry::Send { .. } | Entry::Results { .. } => None,
+        };
+        assert_eq!(told.into_inner(), Some((run.id.clone(), message, rewound)));
+        assert!(matches!(started.effects.writes.first(), Some(Write::Session(_))), "the session's row comes first");
+        assert_eq!(started.effects.chunks, run.opening as u64);
+
+        self.fences.push(started.fence);
+        self.orphaned = false;
+        self.lease_until = lease;
+        self.apply(&started.effects, facts);
+    }
+}

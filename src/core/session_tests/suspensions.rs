@@ -1,0 +1,175 @@
+//! Literal examples of a run that waits for answers, and of what takes its place.
+
+use super::examples::{LEASE, NOW, POLICY, at, chunk, commit, me, reload, send, started};
+use crate::core::command::{Entry, Input, RewindCause, Start, StartRefused, Started, StopTarget, WriteRefused};
+use crate::core::error::Code;
+use crate::core::ids::{MessageId, RunId};
+use crate::core::retention::{Kept, Policy};
+use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
+use crate::core::session::{Session, StreamStatus};
+use crate::core::storage::double::Double;
+use crate::core::storage::{CheckpointKind, Storage, Write};
+use crate::core::time::Millis;
+
+fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, StartRefused> {
+    session.start(Start {
+        now: NOW.after(Millis::new(1_000)),
+        caller: &me(),
+        run: RunId::new(run),
+        salt: "salt",
+        agent: "default",
+        vocabulary: Vocabulary::Ui,
+        lease: LEASE,
+        key: None,
+        entry,
+        opening: &|of| of.rewound.map(|_| chunk("resync")).into_iter().collect(),
+    })
+}
+
+/// A run that paused at chunk 2, with or without a commit of its message.
+fn suspended(commits: bool) -> (Double, Session, Fence) {
+    let (storage, mut session, fence) = started();
+    let records = if commits { vec![chunk("call"), commit("\"call\"", 1)] } else { vec![chunk("call")] };
+    let effects = session.finish(NOW, &fence, Outcome::Suspended, &records).unwrap();
+    storage.apply(&effects.writes).unwrap();
+    session.confirmed(effects.ticket);
+    (storage, session, fence)
+}
+
+fn abandoning(id: &str) -> Entry {
+    let Entry::Send { input, .. } = send(id) else { panic!("a send") };
+    Entry::Send { input, abandoned: Some("\"abandoned\"".into()) }
+}
+
+#[test]
+fn a_paused_run_takes_nothing_more_from_its_producer() {
+    let (_, mut session, fence) = suspended(true);
+    let run = session.run().cloned();
+    assert_eq!(session.append(&fence, &[chunk("late")]), Err(WriteRefused::Ended));
+    assert_eq!(session.begin_attempt(&fence), Err(WriteRefused::Ended));
+    for outcome in [Outcome::Completed, Outcome::Suspended] {
+        assert_eq!(session.finish(NOW, &fence, outcome, &[]), Err(WriteRefused::Ended));
+    }
+    session.renew(NOW.after(LEASE), &fence);
+    session.advise_retry(&fence, Some(7));
+    assert_eq!((session.run().cloned(), session.due(NOW.after(LEASE))), (run, None));
+    assert_eq!((session.view().status(), session.view().durable()), (Some(StreamStatus::Paused), at(2)));
+    assert_eq!(session.stop_target(&me(), None), Ok(StopTarget::Live(fence.clone())));
+    session.finish(NOW, &fence, Outcome::Failed(Code::StateSessionFull), &[]).unwrap();
+    assert_eq!(session.run().map(|run| run.status), Some(RunStatus::Failed));
+}
+
+#[test]
+fn answers_are_for_a_paused_run_and_stand_behind_its_end() {
+    let (_, mut session, fence) = started();
+    assert_eq!(session.answer(&fence, &[chunk("early")]), Err(WriteRefused::Ended));
+    let (storage, mut session, fence) = suspended(true);
+    let effects = session.answer(&fence, &[chunk("answer"), commit("\"one answer\"", 1)]).unwrap();
+    storage.apply(&effects.writes).unwrap();
+    let mut session = reload(&storage);
+    let run = session.run().unwrap();
+    assert_eq!((run.status, run.end, session.log().head()), (RunStatus::SuspendedClientTool, Some(at(2)), at(3)));
+    assert_eq!(storage.message_at(1).unwrap().unwrap().json, "\"one answer\"");
+    session.finish(NOW, &fence, Outcome::Interrupted, &[chunk("abort")]).unwrap();
+    assert_eq!(session.run().unwrap().end, Some(at(4)), "a stop covers the answers too");
+}
+
+#[test]
+fn the_last_answers_continue_the_message_in_another_run() {
+    let (storage, mut session, fence) = suspended(true);
+    let next = begin(&mut session, "r2", Entry::Results { message: "\"answered\"".into() }).unwrap();
+    assert_eq!((next.message_id.as_str(), next.start, next.superseded), ("msg_salt_1", at(2), None));
+    let [Write::Session(_), Write::Run(before), Write::Run(run), Write::Message(message), Write::Checkpoint(entry)] =
+        &next.effects.writes[..]
+    else {
+        panic!("{:?}", next.effects.writes)
+    };
+    assert_eq!((before.status, before.end, run.turn), (RunStatus::Completed, Some(at(2)), 2));
+    assert_eq!((message.index, message.run.as_ref().map(RunId::as_str)), (1, Some("r2")));
+    assert_eq!((entry.kind, entry.message_count, entry.sequence), (CheckpointKind::Entry, 2, at(2)));
+    storage.apply(&next.effects.writes).unwrap();
+    assert_eq!(session.answer(&fence, &[]), Err(WriteRefused::Superseded));
+    let effects = session.append(&next.fence, &[chunk("on"), commit("\"answered, on\"", 1)]).unwrap();
+    storage.apply(&effects.writes).unwrap();
+    assert_eq!((session.message_count(), storage.messages(2).unwrap()[1].json.as_str()), (2, "\"answered, on\""));
+}
+
+#[test]
+fn a_message_that_is_abandoned_keeps_its_place_though_it_was_never_committed() {
+    for commits in [true, false] {
+        let (storage, mut session, _) = suspended(commits);
+        let next = begin(&mut session, "r2", abandoning("u2")).unwrap();
+        storage.apply(&next.effects.writes).unwrap();
+        assert_eq!((session.message_count(), next.message_id.as_str()), (3, "msg_salt_3"));
+        assert_eq!(next.superseded, Some(RunId::new("r1")));
+        let ids: Vec<_> = storage.places(3).unwrap().into_iter().map(|place| place.id.to_string()).collect();
+        assert_eq!(ids, ["u-r1", "msg_salt_1", "u2"]);
+    }
+}
+
+#[test]
+fn a_send_says_what_it_abandons() {
+    let (_, mut paused, _) = suspended(true);
+    assert_eq!(begin(&mut paused, "r2", send("u2")).unwrap_err(), StartRefused::Conflict);
+    let (_, mut running, _) = started();
+    assert_eq!(
+        begin(&mut running, "r2", abandoning("u2")).unwrap_err(),
+        StartRefused::AlreadyRunning(RunId::new("r1"))
+    );
+    assert_eq!(
+        begin(&mut Session::load(None, POLICY, false), "r2", abandoning("u2")).unwrap_err(),
+        StartRefused::Conflict
+    );
+}
+
+#[test]
+fn a_rewind_with_a_message_is_two_checkpoints_in_one_transaction() {
+    let (storage, mut session, fence) = started();
+    let input = Input { id: MessageId::new("edited"), json: "\"edited\"".into() };
+    let entry = Entry::Rewind { keep: 0, input: Some(input), cause: RewindCause::Rollback };
+    let next = begin(&mut session, "r2", entry).unwrap();
+    assert_eq!((next.message_id.as_str(), next.superseded), ("msg_salt_1", Some(RunId::new("r1"))));
+    let checkpoint = |write: &Write| match write {
+        Write::Checkpoint(row) => Some((row.ordinal, row.kind, row.message_count, row.sequence)),
+        _ => None,
+    };
+    let checkpoints: Vec<_> = next.effects.writes.iter().filter_map(checkpoint).collect();
+    assert_eq!(checkpoints, [(2, CheckpointKind::Truncate, 0, at(1)), (3, CheckpointKind::Entry, 1, at(1))]);
+    assert_eq!(session.append(&fence, &[chunk("late")]), Err(WriteRefused::Superseded));
+    assert_eq!(session.view().run().map(|run| run.status), Some(RunStatus::Running), "not shown before it is durable");
+    storage.apply(&next.effects.writes).unwrap();
+    session.confirmed(next.effects.ticket);
+    let view = session.view();
+    let superseded = view.find(&RunId::new("r1")).unwrap();
+    assert_eq!((superseded.status, superseded.end), (RunStatus::Superseded, Some(at(1))));
+    assert_eq!(view.successor(&superseded.id), view.run());
+    assert_eq!(storage.messages(1).unwrap()[0].id.as_str(), "edited");
+    assert_eq!(session.truncated(), storage.load().unwrap().unwrap().truncated.as_ref());
+}
+
+#[test]
+fn a_last_word_before_a_pause_needs_room_like_any_other() {
+    let (storage, _, fence) = started();
+    let kept = storage.kept(at(0)).unwrap();
+    let mut session = Session::load(storage.load().unwrap(), Policy { max_bytes: kept.bytes + 9, ..POLICY }, true);
+    session.retain(NOW, &Kept { runs: Vec::new(), ..kept }, 0);
+    let refused = session.finish(NOW, &fence, Outcome::Suspended, &[chunk("call")]);
+    assert!(matches!(refused, Err(WriteRefused::NoRoom { .. })));
+    assert!(session.finish(NOW, &fence, Outcome::Suspended, &[]).is_ok());
+}
+
+#[test]
+fn retention_waits_for_no_run_that_left_nothing() {
+    let (storage, mut session, fence) = started();
+    let effects = session.finish(NOW, &fence, Outcome::Completed, &[]).unwrap();
+    storage.apply(&effects.writes).unwrap();
+    let over = NOW.after(POLICY.retention);
+    let cut = session.retain(over, &storage.kept(at(0)).unwrap(), 0).unwrap();
+    storage.apply(&cut.writes).unwrap();
+    // The second run leaves no chunk, and the third has one of its own.
+    begin(&mut session, "r2", send("u2")).unwrap();
+    let retry = Entry::Rewind { keep: 1, input: None, cause: RewindCause::Retry };
+    let third = begin(&mut session, "r3", retry).unwrap().fence;
+    session.finish(over, &third, Outcome::Completed, &[]).unwrap();
+    assert_eq!(session.alarm(over), Some(over.after(POLICY.retention)), "counted from the third's end");
+}
