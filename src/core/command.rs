@@ -39,6 +39,15 @@ pub enum WriteRefused {
     /// Another run holds the session, or the producer's epoch is stale.
     #[error("the run no longer holds the session")]
     Superseded,
+    /// Another process has claimed the run since.
+    #[error("the producer's epoch is stale; the current one is {0}")]
+    StaleEpoch(u32),
+    /// A number is missing before this one.
+    #[error("the expected number is {0}")]
+    Gap(u64),
+    /// The commit's place is not one: above the head, or below the last commit.
+    #[error("the commit's place lies outside of {0} to {1}")]
+    Place(Cursor, Cursor),
     /// The run has ended already; the first terminal won.
     #[error("the run has ended")]
     Ended,
@@ -62,6 +71,9 @@ impl WriteRefused {
         match self {
             Self::Superseded => Code::StateRunSuperseded,
             Self::Ended => Code::StateRunEnded,
+            Self::StaleEpoch(_) => Code::StateProducerFenced,
+            Self::Gap(_) => Code::StateProducerGap,
+            Self::Place(..) => Code::ValidationError,
             Self::NoRoom { .. } => Code::StateSessionFull,
             Self::Full(_) => Code::FrameworkInternalError,
         }
@@ -103,6 +115,15 @@ pub enum Entry {
     Results {
         /// That message with the answers, as JSON text.
         message: String,
+    },
+    /// Messages that a producer outside brings, none or several.
+    Push {
+        /// The messages, with their roles.
+        inputs: Vec<(Input, String)>,
+        /// Whether a live run is superseded.
+        supersede: bool,
+        /// The message of the suspended run that is superseded, its calls abandoned, as JSON text.
+        abandoned: Option<String>,
     },
     /// A turn once more, or another message in the place of an old one.
     Rewind {
@@ -176,6 +197,10 @@ pub struct Start<'a> {
     pub key: Option<Keyed>,
     /// What the run answers.
     pub entry: Entry,
+    /// How long the producer outside may be silent, when there is one.
+    pub push: Option<Millis>,
+    /// The conversation's state from here on, as JSON text, if it changes.
+    pub state: Option<String>,
     /// The run's first records.
     pub opening: &'a dyn Fn(&Opening<'_>) -> Vec<Record>,
 }

@@ -50,6 +50,10 @@ codes! {
     StateRunEnded = "state_run_ended", 409, false, "This run has already ended";
     /// A live run alone is larger than a session may be.
     StateSessionFull = "state_session_full", 409, false, "The reply is larger than this session can store";
+    /// Another process has claimed the run since.
+    StateProducerFenced = "state_producer_fenced", 403, false, "Another process has claimed this run";
+    /// A number is missing before the one that a producer sent.
+    StateProducerGap = "state_producer_gap", 409, false, "A chunk is missing before this one";
     /// The requested continuation does not exist.
     StateNotResumable = "state_not_resumable", 409, true, "Read the snapshot and resume from it";
     /// No such session, or not yours.
@@ -80,6 +84,12 @@ codes! {
     FrameworkInternalError = "framework_internal_error", 500, false, "Internal error";
     /// The process that wrote the reply died.
     ProducerLost = "producer_lost", 503, true, "The reply was interrupted; try again";
+    /// The producer outside reported a failure that may pass.
+    ProducerFailed = "producer_failed", 503, true, "The reply failed; try again";
+    /// The producer outside reported a failure that will not pass.
+    ProducerGaveUp = "producer_gave_up", 500, false, "The reply failed";
+    /// The producer outside could not be reached, or refused.
+    ProducerUnreachable = "producer_unreachable", 503, true, "The producer could not be reached; try again";
     /// The model API asks to slow down.
     ProviderRateLimited = "provider_rate_limited", 503, true, "The model is busy; try again later";
     /// The model API refused the key.

@@ -11,6 +11,7 @@
 
 mod entry;
 mod keeping;
+pub mod push;
 mod records;
 
 use std::collections::VecDeque;
@@ -75,7 +76,8 @@ pub struct Session {
 impl Session {
     /// Rebuilds a session from its rows, all of which readers may see at once: after a failed write in a living object, sync first.
     ///
-    /// A run that was running had its producer in the object that is gone, unless `producer_alive` says that only the rows were read
+    /// A run whose producer is outside goes on: renew its lease, because nobody could have. Any other that was running had its producer in
+    /// the object that is gone, unless `producer_alive` says that only the rows were read
     /// again. Then renew the run's lease at once: renewals are in no row.
     pub fn load(stored: Option<Stored>, policy: Policy, producer_alive: bool) -> Self {
         let Some(Stored { session, run, checkpoint, truncated, last_block }) = stored else {
@@ -97,7 +99,8 @@ impl Session {
             let whole = block.key.checked_rem(PARTS) == Some(0) && len < OPEN_LIMIT;
             whole.then_some(OpenBlock { key: block.key, last: block.last, run: block.run, attempt: block.attempt, len })
         });
-        let orphaned = !producer_alive && run.as_ref().is_some_and(|run| run.status == RunStatus::Running);
+        let inside = |run: &RunRow| run.status == RunStatus::Running && run.push.is_none();
+        let orphaned = !producer_alive && run.as_ref().is_some_and(inside);
         let finished = run.as_ref().filter(|run| run.end.is_some_and(|end| end > session.floor));
         let oldest = finished.and_then(|run| run.ended);
         let view = View::new(head, session.floor, Some(session.status), run.as_ref().map(RunView::of));
@@ -247,9 +250,9 @@ impl Session {
 
     /// The producer is alive. In memory only: the alarm and every request check again.
     pub fn renew(&mut self, now: UnixMillis, fence: &Fence) {
-        let until = now.after(self.policy.lease);
+        let own = self.policy.lease;
         if let Some(run) = self.run.as_mut().filter(|run| holds(run, fence)) {
-            run.lease_until = until;
+            run.lease_until = now.after(run.push.as_ref().map_or(own, |push| push.lease));
         }
     }
 
@@ -298,8 +301,11 @@ impl Session {
 
     fn holder(&self, fence: &Fence) -> Result<(RunRow, SessionRow), WriteRefused> {
         let (Some(run), Some(row)) = (&self.run, &self.row) else { return Err(WriteRefused::Superseded) };
-        if run.id != fence.run || run.epoch != fence.epoch || run.status == RunStatus::Superseded {
+        if run.id != fence.run || run.status == RunStatus::Superseded {
             return Err(WriteRefused::Superseded);
+        }
+        if run.epoch != fence.epoch {
+            return Err(WriteRefused::StaleEpoch(run.epoch));
         }
         if !run.status.is_live() {
             return Err(WriteRefused::Ended);

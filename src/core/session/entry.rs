@@ -9,10 +9,10 @@
 use super::records::{Place, checkpoint_after, chunks_of};
 use super::{Session, StreamStatus};
 use crate::core::caller::Caller;
-use crate::core::command::{Entry, Opening, Rewound, Start, StartRefused, Started};
+use crate::core::command::{Entry, Input, Opening, Rewound, Start, StartRefused, Started};
 use crate::core::ids::{Cursor, MessageId};
 use crate::core::run::{EntryKind, RunStatus};
-use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Write};
+use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
 use crate::core::time::UnixMillis;
 
 /// Where a run's message stands, and what the conversation becomes.
@@ -42,6 +42,10 @@ impl Session {
             }
             (Entry::Send { abandoned, .. }, _) => abandoned.is_some() == suspended,
             (Entry::Results { .. }, _) => suspended,
+            (Entry::Push { supersede: false, .. }, Some(run)) if run.status.is_live() => {
+                return Err(StartRefused::AlreadyRunning(run.id.clone()));
+            }
+            (Entry::Push { abandoned, .. }, _) => abandoned.is_some() == suspended,
             (Entry::Rewind { keep, .. }, _) => self.row.is_some() && *keep <= self.message_count(),
         };
         if fits { Ok(()) } else { Err(StartRefused::Conflict) }
@@ -64,17 +68,16 @@ impl Session {
             run: Some(start.run.clone()),
             status: StreamStatus::Active,
         };
-        let run = self.fresh_run(&start, &plan, before);
+        let mut run = self.fresh_run(&start, &plan, before);
         let ended =
             self.run.as_ref().filter(|run| run.status.is_live()).map(|run| taken_over(run, &plan, before, start.now));
 
         let mut writes = vec![Write::Session(row.clone())];
         writes.extend(ended.clone().map(Write::Run));
-        writes.push(Write::Run(run.clone()));
         let mut rewound = None;
         let mut checkpoints: Vec<CheckpointRow> = Vec::new();
         let point = |last: Option<&CheckpointRow>, kind, message_count| {
-            checkpoint_after(last, Place { kind, message_count, sequence: before, step_count: 0 }, &run.id, &salt)
+            checkpoint_after(last, Place { kind, message_count, sequence: before, step_count: 0 }, &start.run, &salt)
         };
         if let Entry::Rewind { cause, .. } = &start.entry {
             writes.push(Write::TruncateMessages(plan.keep));
@@ -83,10 +86,12 @@ impl Session {
             rewound = Some(Rewound { checkpoint: id, message_count: plan.keep, from: before, cause: *cause });
             checkpoints.push(checkpoint);
         }
-        let (input, rewritten) = match start.entry {
-            Entry::Send { input, abandoned } => (Some(input), abandoned),
-            Entry::Results { message } => (None, Some(message)),
-            Entry::Rewind { input, .. } => (input, None),
+        let user = |input: Input| (input, "user".to_owned());
+        let (inputs, rewritten) = match start.entry {
+            Entry::Send { input, abandoned } => (vec![user(input)], abandoned),
+            Entry::Results { message } => (Vec::new(), Some(message)),
+            Entry::Push { inputs, abandoned, .. } => (inputs, abandoned),
+            Entry::Rewind { input, .. } => (input.map(user).into_iter().collect(), None),
         };
         if let (Some(json), Some(previous)) = (rewritten, &self.run) {
             writes.push(Write::Message(MessageRow {
@@ -97,25 +102,33 @@ impl Session {
                 json,
             }));
         }
-        let has_input = input.is_some();
-        if let Some(input) = input {
+        let mut count = plan.keep;
+        for (input, role) in inputs {
             writes.push(Write::Message(MessageRow {
-                index: plan.keep,
+                index: count,
                 id: input.id,
-                role: "user".to_owned(),
+                role,
                 run: Some(run.id.clone()),
                 json: input.json,
             }));
+            count = count.saturating_add(1);
         }
-        if has_input || rewound.is_none() {
-            let count = plan.keep.saturating_add(u32::from(has_input));
+        if count > plan.keep || rewound.is_none() {
             checkpoints.push(point(checkpoints.last().or(self.checkpoint.as_ref()), CheckpointKind::Entry, count));
         }
         let opening =
             (start.opening)(&Opening { run: &run.id, message_id: &plan.message_id, rewound: rewound.as_ref() });
+        if let (Some(state), Some(last)) = (start.state, checkpoints.last_mut()) {
+            last.state = Some(state);
+        }
         let blocks = self.log.append(&run.id, chunks_of(&run.id, &opening).iter().map(|(c, s)| (*c, s)))?;
         writes.extend(checkpoints.iter().cloned().map(Write::Checkpoint));
         writes.extend(blocks);
+        if let Some(push) = &mut run.push {
+            // The run's opening is its own; its producer counts from here.
+            push.at = self.log.head();
+        }
+        writes.push(Write::Run(run.clone()));
 
         let fence = run.fence();
         let superseded = ended.as_ref().filter(|run| run.status == RunStatus::Superseded).map(|run| run.id.clone());
@@ -147,10 +160,14 @@ impl Session {
             }
             (entry, run) => {
                 // An abandoned message counts from now on, also if its run never committed it.
-                let abandons = matches!(entry, Entry::Send { abandoned: Some(_), .. });
+                let (abandons, inputs) = match entry {
+                    Entry::Push { inputs, abandoned, .. } => (abandoned.is_some(), inputs.len()),
+                    Entry::Send { abandoned, .. } => (abandoned.is_some(), 1),
+                    Entry::Results { .. } | Entry::Rewind { .. } => (false, 0),
+                };
                 let written = run.as_ref().filter(|_| abandons).map_or(0, |run| run.message_index.saturating_add(1));
                 let keep = self.message_count().max(written);
-                let message_index = keep.saturating_add(1);
+                let message_index = keep.saturating_add(u32::try_from(inputs).unwrap_or(u32::MAX));
                 Plan { kind: EntryKind::Send, keep, message_index, message_id: fresh(message_index) }
             }
         }
@@ -177,6 +194,7 @@ impl Session {
             ended: None,
             error: None,
             retry_after_ms: None,
+            push: start.push.map(|lease| Pushed { lease, next: 0, at: before, result: None }),
         }
     }
 }

@@ -55,6 +55,9 @@ impl Session {
     /// The alarms of a running run: its first lease, then every keep-alive.
     fn watch(&self, now: UnixMillis) -> Option<UnixMillis> {
         let run = self.run.as_ref().filter(|run| run.status == RunStatus::Running)?;
+        if run.push.is_some() {
+            return Some(run.lease_until);
+        }
         let first = run.started.after(self.policy.lease);
         let keep_alive = now.after(KEEP_ALIVE);
         Some(if now < first { first.min(keep_alive) } else { keep_alive })

@@ -75,6 +75,8 @@ impl World {
             lease: LEASE,
             key: key.clone().map(|(key, input_hash)| Keyed { key: RequestKey::parse(&key).unwrap(), input_hash }),
             entry: entry.clone(),
+            push: None,
+            state: None,
             opening: &|of| {
                 told.replace(Some((of.run.clone(), of.message_id.clone(), of.rewound.cloned())));
                 opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect()
@@ -102,7 +104,7 @@ impl World {
                 from: Cursor::new(head as u64).unwrap(),
                 cause,
             }),
-            Entry::Send { .. } | Entry::Results { .. } => None,
+            Entry::Send { .. } | Entry::Results { .. } | Entry::Push { .. } => None,
         };
         assert_eq!(told.into_inner(), Some((run.id.clone(), message, rewound)));
         assert!(matches!(started.effects.writes.first(), Some(Write::Session(_))), "the session's row comes first");

@@ -60,6 +60,8 @@ pub fn start(session: &mut Session, run: &str, opening: &[Record]) -> Result<Sta
         lease: LEASE,
         key: None,
         entry: send(&format!("u-{run}")),
+        push: None,
+        state: None,
         opening: &|_| opening.to_vec(),
     })
 }

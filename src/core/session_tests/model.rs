@@ -194,6 +194,14 @@ impl Facts {
                 }
                 run.reply = self.messages.len();
             }
+            Entry::Push { inputs, .. } => {
+                for (input, role) in inputs {
+                    let role = if role == "user" { "user" } else { "assistant" };
+                    self.say(self.messages.len(), role, input.id.to_string(), &run.id, input.json.clone());
+                }
+                self.point(CheckpointKind::Entry, head);
+                run.reply = self.messages.len();
+            }
         }
         self.chunks.extend(opening.into_iter().map(|text| (run.id.clone(), text)));
         (self.exists, self.stream) = (true, Some(StreamStatus::Active));
@@ -274,6 +282,7 @@ impl Facts {
             }
             Entry::Send { abandoned, .. } => abandoned.is_some() == self.suspended().is_some(),
             Entry::Results { .. } => self.suspended().is_some(),
+            Entry::Push { abandoned, .. } => abandoned.is_some() == self.suspended().is_some(),
             Entry::Rewind { keep, .. } => self.exists && *keep as usize <= self.messages.len(),
         };
         (!fits).then_some(StartRefused::Conflict)

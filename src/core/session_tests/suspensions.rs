@@ -22,6 +22,8 @@ fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, Star
         lease: LEASE,
         key: None,
         entry,
+        push: None,
+        state: None,
         opening: &|of| of.rewound.map(|_| chunk("resync")).into_iter().collect(),
     })
 }

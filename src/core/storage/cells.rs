@@ -114,5 +114,10 @@ pub(super) fn read_run(row: &dyn Cells) -> Result<RunRow, StorageError> {
         ended: row.integer(16).map(UnixMillis::new),
         error: row.text(17).map(|code| untag(&code)).transpose()?,
         retry_after_ms: row.integer(18),
+        push: row
+            .text(19)
+            .map(|json| serde_json::from_str(&json))
+            .transpose()
+            .map_err(|_| StorageError::Corrupt("run.push"))?,
     })
 }

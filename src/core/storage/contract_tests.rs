@@ -211,6 +211,7 @@ fn writes() -> impl Strategy<Value = Write> {
                 ended: end.map(UnixMillis::new),
                 error: failed.then_some(Code::ProducerLost),
                 retry_after_ms: failed.then_some(7_000),
+                push: None,
             })
         }),
         // As in a log, blocks never overlap: they start at 1, 5 and 9; the one at 13 is a chunk in parts.

@@ -18,7 +18,7 @@ pub mod rows;
 pub mod sql;
 
 pub use rows::{
-    Block, BlockRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write,
+    Block, BlockRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, Pushed, RunRow, SessionRow, Stored, Write,
 };
 
 use super::ids::{CheckpointId, Cursor, RequestKey, RunId};

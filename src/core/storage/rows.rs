@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RunId, Sequence};
 use crate::core::run::{EntryKind, Fence, RunStatus, Vocabulary};
 use crate::core::session::StreamStatus;
-use crate::core::time::UnixMillis;
+use crate::core::time::{Millis, UnixMillis};
 
 /// The one row of table `session`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +66,23 @@ pub struct RunRow {
     /// How long to wait before trying again, in ms, when the model API said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// When its producer is outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<Pushed>,
+}
+
+/// What is kept of a run whose producer is outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pushed {
+    /// How long the producer may be silent, in ms.
+    pub lease: Millis,
+    /// The number that its next chunk or operation had when the log's head was at `at`; each chunk stored since took one.
+    pub next: u64,
+    /// See [`Pushed::next`].
+    pub at: Cursor,
+    /// What it said with its end: `output` and `usage`, as JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
 }
 
 impl RunRow {

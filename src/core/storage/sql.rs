@@ -42,13 +42,21 @@ pub trait Sql {
 /// Most rows of one page of blocks. More than the parts of the largest chunk that a request body of 100 MB can hold.
 const PAGE_ROWS: u64 = 128;
 
+/// A look-up of runs, for tables without the column `push` and with it.
 macro_rules! select_run {
     ($tail:literal) => {
-        concat!(
-            "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-             attempts, vocabulary, agent, started, ended, error, retry_after_ms FROM run ",
-            $tail
-        )
+        [
+            concat!(
+                "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, NULL FROM run ",
+                $tail
+            ),
+            concat!(
+                "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push FROM run ",
+                $tail
+            ),
+        ]
     };
 }
 
@@ -113,6 +121,11 @@ impl<S: Sql> SqlStorage<S> {
         Ok(found)
     }
 
+    fn one_run(&self, statements: [&'static str; 2], params: &[Param<'_>]) -> Result<Option<RunRow>, StorageError> {
+        let [without_push, with_push] = statements;
+        self.one(if self.version()? < 2 { without_push } else { with_push }, params, read_run)
+    }
+
     fn execute(&self, statement: &'static str, params: &[Param<'_>]) -> Result<u64, StorageError> {
         for param in params {
             match param {
@@ -172,7 +185,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
             })
         })?;
         let Some(session) = session else { return Ok(None) };
-        let run = self.one(select_run!("ORDER BY turn DESC LIMIT 1"), &[], read_run)?;
+        let run = self.one_run(select_run!("ORDER BY turn DESC LIMIT 1"), &[])?;
         let last_block = self.one(
             "SELECT key, last, run, attempt, length(bytes) FROM chunk_block ORDER BY key DESC LIMIT 1",
             &[],
@@ -282,7 +295,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
         if self.version()? == 0 {
             return Ok(None);
         }
-        self.one(select_run!("WHERE id = ?1 ORDER BY turn LIMIT 1"), &[Param::Text(id.as_str())], read_run)
+        self.one_run(select_run!("WHERE id = ?1 ORDER BY turn LIMIT 1"), &[Param::Text(id.as_str())])
     }
 
     fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError> {
@@ -290,7 +303,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
             return Ok(None);
         }
         let key = Param::Text(key.as_str());
-        self.one(select_run!("WHERE request_key = ?1 ORDER BY turn DESC LIMIT 1"), &[key], read_run)
+        self.one_run(select_run!("WHERE request_key = ?1 ORDER BY turn DESC LIMIT 1"), &[key])
     }
 
     fn rewind_point(&self, id: &CheckpointId) -> Result<Option<CheckpointRow>, StorageError> {

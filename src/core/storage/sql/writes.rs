@@ -79,10 +79,12 @@ impl<S: Sql> SqlStorage<S> {
 
     fn write_run(&self, row: &RunRow) -> Result<u64, StorageError> {
         let error = row.error.as_ref().map(tag).transpose()?;
+        let push = row.push.as_ref().map(serde_json::to_string).transpose();
+        let push = push.map_err(|_| StorageError::Corrupt("run.push"))?;
         self.execute(
             "INSERT OR REPLACE INTO run (turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, \
-             lease_until, epoch, attempts, vocabulary, agent, started, ended, error, retry_after_ms) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+             lease_until, epoch, attempts, vocabulary, agent, started, ended, error, retry_after_ms, push) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
             &[
                 Param::Integer(u64::from(row.turn)),
                 Param::Text(row.id.as_str()),
@@ -103,6 +105,7 @@ impl<S: Sql> SqlStorage<S> {
                 row.ended.map_or(Param::Null, |ended| Param::Integer(ended.get())),
                 optional(error.as_deref()),
                 row.retry_after_ms.map_or(Param::Null, Param::Integer),
+                optional(push.as_deref()),
             ],
         )
     }
