@@ -74,6 +74,7 @@ impl Session {
 
         let mut writes = vec![Write::Session(row.clone())];
         writes.extend(ended.clone().map(Write::Run));
+        let own_row = writes.len();
         let mut rewound = None;
         let mut checkpoints: Vec<CheckpointRow> = Vec::new();
         let point = |last: Option<&CheckpointRow>, kind, message_count| {
@@ -128,7 +129,7 @@ impl Session {
             // The run's opening is its own; its producer counts from here.
             push.at = self.log.head();
         }
-        writes.push(Write::Run(run.clone()));
+        writes.insert(own_row, Write::Run(run.clone()));
 
         let fence = run.fence();
         let superseded = ended.as_ref().filter(|run| run.status == RunStatus::Superseded).map(|run| run.id.clone());

@@ -46,7 +46,7 @@ fn items() -> impl Strategy<Value = Vec<Option<usize>>> {
 
 fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
-        3 => Just(Outcome::Suspended),
+        6 => Just(Outcome::Suspended),
         1 => Just(Outcome::Completed),
         1 => Just(Outcome::Interrupted),
         1 => Just(Outcome::Failed(Code::ProviderError)),
@@ -69,8 +69,8 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         9 => (wish(), prop::option::of(0_u8..3), 0_usize..3).prop_map(|(wish, key, opening)| Act::Start(wish, key, opening)),
         16 => (fence(), items()).prop_map(|(fence, items)| Act::Write(fence, items, None)),
-        5 => (fence(), items(), outcome()).prop_map(|(fence, items, outcome)| Act::Write(fence, items, Some(outcome))),
-        4 => (fence(), items()).prop_map(|(fence, items)| Act::Answer(fence, items)),
+        7 => (fence(), items(), outcome()).prop_map(|(fence, items, outcome)| Act::Write(fence, items, Some(outcome))),
+        7 => (fence(), items()).prop_map(|(fence, items)| Act::Answer(fence, items)),
         2 => fence().prop_map(Act::Attempt),
         2 => prop::bool::weighted(0.2).prop_map(Act::Stop),
         3 => fence().prop_map(Act::Renew),
@@ -130,7 +130,7 @@ fn perform(world: &mut World, act: Act) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(160))]
     #[test]
     fn a_session_keeps_its_promises(script in prop::collection::vec(act(), 1..90)) {
         let mut world = World::new();

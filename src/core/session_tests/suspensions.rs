@@ -3,15 +3,20 @@
 use super::examples::{LEASE, NOW, POLICY, at, chunk, commit, me, reload, send, started};
 use crate::core::command::{Entry, Input, RewindCause, Start, StartRefused, Started, StopTarget, WriteRefused};
 use crate::core::error::Code;
-use crate::core::ids::{MessageId, RunId};
+use crate::core::ids::{MessageId, RunId, Sequence, SequenceOutOfRange};
+use crate::core::record::Record;
 use crate::core::retention::{Kept, Policy};
 use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
 use crate::core::session::{Session, StreamStatus};
 use crate::core::storage::double::Double;
-use crate::core::storage::{CheckpointKind, Storage, Write};
+use crate::core::storage::{BlockRow, CheckpointKind, Storage, Stored, Write};
 use crate::core::time::Millis;
 
 fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, StartRefused> {
+    begin_with(session, run, entry, &[])
+}
+
+fn begin_with(session: &mut Session, run: &str, entry: Entry, more: &[Record]) -> Result<Started, StartRefused> {
     session.start(Start {
         now: NOW.after(Millis::new(1_000)),
         caller: &me(),
@@ -24,7 +29,7 @@ fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, Star
         entry,
         push: None,
         state: None,
-        opening: &|of| of.rewound.map(|_| chunk("resync")).into_iter().collect(),
+        opening: &|of| of.rewound.map(|_| chunk("resync")).into_iter().chain(more.to_vec()).collect(),
     })
 }
 
@@ -147,6 +152,21 @@ fn a_rewind_with_a_message_is_two_checkpoints_in_one_transaction() {
     assert_eq!(view.successor(&superseded.id), view.run());
     assert_eq!(storage.messages(1).unwrap()[0].id.as_str(), "edited");
     assert_eq!(session.truncated(), storage.load().unwrap().unwrap().truncated.as_ref());
+}
+
+#[test]
+fn a_start_that_finds_no_number_changes_nothing() {
+    let (storage, ..) = suspended(true);
+    let stored = storage.load().unwrap().unwrap();
+    let last = Sequence::new(Sequence::MAX).unwrap();
+    let last_block = stored.last_block.map(|(block, len)| (BlockRow { last, ..block }, len));
+    let mut session = Session::load(Some(Stored { last_block, ..stored }), POLICY, true);
+    let before = format!("{session:?}");
+    let retry = Entry::Rewind { keep: 1, input: None, cause: RewindCause::Retry };
+    for entry in [abandoning("u2"), Entry::Results { message: "1".into() }, retry] {
+        let refused = begin_with(&mut session, "r2", entry, &[chunk("opening")]).unwrap_err();
+        assert_eq!((refused, format!("{session:?}")), (StartRefused::Full(SequenceOutOfRange), before.clone()));
+    }
 }
 
 #[test]
