@@ -108,6 +108,7 @@ mod tests {
             start: Cursor::START,
             end: None,
             error: None,
+            paused: false,
         };
         let mut view = View::default();
         view.advance(Cursor::START, bytes, StreamStatus::Active, [run]);

@@ -6,7 +6,7 @@ use super::error::Code;
 use super::ids::{Cursor, RunId};
 use super::run::RunStatus;
 use super::session::StreamStatus;
-use super::view::View;
+use super::view::{RunView, View};
 
 /// What a reader follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Reader {
             Scope::Run(id) => match view.find(id) {
                 Some(run) => {
                     let end = run.end.unwrap_or(view.durable()).min(view.durable());
-                    (self.cursor.max(run.start), end, run_terminal(run.status, run.error))
+                    (self.cursor.max(run.start), end, run_terminal(run))
                 }
                 None if view.awaits(id) => return Next::Wait,
                 // Too long ago to know where it ended: nothing more is said, not even that history is complete.
@@ -204,13 +204,14 @@ impl Reader {
     }
 }
 
-fn run_terminal(status: RunStatus, error: Option<Code>) -> Option<Terminal> {
-    match status {
+fn run_terminal(run: &RunView) -> Option<Terminal> {
+    match run.status {
+        _ if run.paused => Some(Terminal::Paused),
         RunStatus::Running => None,
         RunStatus::SuspendedClientTool => Some(Terminal::Paused),
         RunStatus::Completed => Some(Terminal::Completed),
         RunStatus::Interrupted => Some(Terminal::Interrupted),
-        RunStatus::Failed => Some(Terminal::Failed(error.unwrap_or(Code::FrameworkInternalError))),
+        RunStatus::Failed => Some(Terminal::Failed(run.error.unwrap_or(Code::FrameworkInternalError))),
         RunStatus::Superseded => Some(Terminal::Superseded),
     }
 }
@@ -235,7 +236,6 @@ fn stream_terminal(view: &View) -> Option<Terminal> {
 mod tests {
     use super::*;
     use crate::core::ids::MessageId;
-    use crate::core::view::RunView;
 
     fn at(cursor: u64) -> Cursor {
         Cursor::new(cursor).unwrap()
@@ -249,6 +249,7 @@ mod tests {
             start: at(start),
             end: end.map(at),
             error,
+            paused: false,
         }
     }
 

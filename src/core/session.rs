@@ -324,7 +324,7 @@ impl Session {
     }
 
     /// As [`Session::effects`], when the current run took the place of another.
-    fn effects_of(&mut self, writes: Vec<Write>, ended: Option<&RunRow>) -> Effects {
+    fn effects_of(&mut self, writes: Vec<Write>, ended: Option<RunView>) -> Effects {
         let ticket = Ticket::fresh();
         let chunks = self.log.head().get().saturating_sub(self.view.stored().get());
         if let (Some(row), Some(run)) = (&self.row, &self.run) {
@@ -335,7 +335,7 @@ impl Session {
                 head,
                 bytes: self.log.written_bytes(),
                 status: row.status,
-                runs: ended.into_iter().chain([run]).map(RunView::of).collect(),
+                runs: ended.into_iter().chain([RunView::of(run)]).collect(),
             });
         }
         Effects { writes, chunks, ticket }

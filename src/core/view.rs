@@ -26,6 +26,8 @@ pub struct RunView {
     pub end: Option<Cursor>,
     /// What ended it, if it failed.
     pub error: Option<Code>,
+    /// Whether it had paused before another run took its place: that is how its responses end.
+    pub paused: bool,
 }
 
 impl RunView {
@@ -38,6 +40,7 @@ impl RunView {
             start: run.start,
             end: run.end,
             error: run.error,
+            paused: false,
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::core::ids::{Cursor, MessageId};
 use crate::core::run::{EntryKind, RunStatus};
 use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
 use crate::core::time::UnixMillis;
+use crate::core::view::RunView;
 
 /// Where a run's message stands, and what the conversation becomes.
 struct Plan {
@@ -69,6 +70,7 @@ impl Session {
             status: StreamStatus::Active,
         };
         let mut run = self.fresh_run(&start, &plan, before);
+        let paused = self.run.as_ref().is_some_and(|run| run.status == RunStatus::SuspendedClientTool);
         let ended =
             self.run.as_ref().filter(|run| run.status.is_live()).map(|run| taken_over(run, &plan, before, start.now));
 
@@ -142,7 +144,8 @@ impl Session {
         if ended.is_some() {
             self.has_ended(start.now, before);
         }
-        let effects = self.effects_of(writes, ended.as_ref());
+        let ended = ended.as_ref().map(|run| RunView { paused, ..RunView::of(run) });
+        let effects = self.effects_of(writes, ended);
         Ok(Started { effects, fence, message_id: plan.message_id, start: before, superseded })
     }
 

@@ -49,7 +49,7 @@ fn the_first_terminal_wins_and_a_later_run_has_its_own_place() {
     assert_eq!((second.message_id.as_str(), second.start), ("msg_salt_3", at(3)));
     assert_eq!(session.append(&fence, &[chunk("late")]), Err(WriteRefused::Superseded));
     let stale_epoch = Fence { epoch: 2, ..second.fence };
-    assert_eq!(session.append(&stale_epoch, &[chunk("late")]), Err(WriteRefused::Superseded));
+    assert_eq!(session.append(&stale_epoch, &[chunk("late")]), Err(WriteRefused::StaleEpoch(1)));
 }
 
 #[test]

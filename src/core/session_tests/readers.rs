@@ -25,6 +25,7 @@ fn at(place: usize) -> Cursor {
 /// A running run never ends a response.
 fn terminal(run: &RunView) -> Option<Terminal> {
     Some(match run.status {
+        _ if run.paused => Terminal::Paused,
         RunStatus::Running => return None,
         RunStatus::SuspendedClientTool => Terminal::Paused,
         RunStatus::Completed => Terminal::Completed,
