@@ -34,6 +34,10 @@ pub struct Settings {
     pub reader_max_age: Millis,
     /// `LOG_SESSION_IDS`: log lines name the session itself, not its hash.
     pub log_session_ids: bool,
+    /// `RECOVERY`: whether a run whose object died is tried again.
+    pub recovery: Recovery,
+    /// `DETACHED_MS`: how long a run goes on that nobody follows.
+    pub detached: Option<Millis>,
     /// `MAX_ATTEMPTS`: how often a step is tried.
     pub max_attempts: u32,
     /// `MAX_REQUEST_BYTES`: largest request body, in bytes.
@@ -42,6 +46,15 @@ pub struct Settings {
     pub allowed_origins: Vec<String>,
     /// `TEST_SEAMS`: routes that only tests need.
     pub test_seams: bool,
+}
+
+/// What becomes of a run inside an object that died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// A new attempt of its uncommitted step.
+    Retry,
+    /// It fails.
+    Fail,
 }
 
 /// A setting that cannot be used.
@@ -84,6 +97,12 @@ impl Settings {
             reader_stale: millis("READER_STALE_MS", 60_000, 1)?,
             reader_max_age: millis("READER_MAX_AGE_MS", 3_600_000, 1)?,
             log_session_ids: read("LOG_SESSION_IDS").is_some_and(|text| text == "1"),
+            recovery: match read("RECOVERY").as_deref().map(str::trim) {
+                None | Some("" | "retry") => Recovery::Retry,
+                Some("fail") => Recovery::Fail,
+                Some(_) => return Err(InvalidSetting { name: "RECOVERY", expected: "retry or fail" }),
+            },
+            detached: Some(millis("DETACHED_MS", 0, 1)?).filter(|detached| *detached > Millis::default()),
             max_attempts: u32::try_from(attempts).unwrap_or(1),
             max_request_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             allowed_origins: origins.split([',', ' ']).filter(|o| !o.is_empty()).map(str::to_owned).collect(),
@@ -132,7 +151,7 @@ mod tests {
         assert_eq!((settings.session_ttl, settings.max_session_bytes), (None, 1 << 30));
         assert_eq!((settings.max_readers, settings.reader_lag_bytes), (1_000, 8 << 20));
         assert_eq!((settings.reader_stale, settings.reader_max_age), (Millis::new(60_000), Millis::new(3_600_000)));
-        assert_eq!(settings.max_attempts, 3);
+        assert_eq!((settings.max_attempts, settings.recovery, settings.detached), (3, Recovery::Retry, None));
         assert!(settings.allowed_origins.is_empty() && !settings.test_seams);
     }
 
@@ -153,9 +172,13 @@ mod tests {
 
     #[test]
     fn a_value_that_cannot_be_used_is_named() {
-        for (name, value) in
-            [("LEASE_MS", "0"), ("LEASE_MS", "soon"), ("HEARTBEAT_MS", "-1"), ("MAX_REQUEST_BYTES", "10 MB")]
-        {
+        for (name, value) in [
+            ("LEASE_MS", "0"),
+            ("LEASE_MS", "soon"),
+            ("HEARTBEAT_MS", "-1"),
+            ("MAX_REQUEST_BYTES", "10 MB"),
+            ("RECOVERY", "maybe"),
+        ] {
             let error = Settings::read(|asked| (asked == name).then(|| value.to_owned())).unwrap_err();
             assert_eq!(error.name, name);
             assert!(error.to_string().starts_with(name));

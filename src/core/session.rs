@@ -256,6 +256,12 @@ impl Session {
         }
     }
 
+    /// A producer in this object has taken the run's dead one's place.
+    pub fn adopt(&mut self, now: UnixMillis, fence: &Fence) {
+        self.orphaned = false;
+        self.renew(now, fence);
+    }
+
     /// What a request to stop meets; `named` is the run that it names, if it names one.
     ///
     /// # Errors

@@ -179,7 +179,7 @@ impl Host {
     }
 
     /// Gives a reader the slice between two cursors, or as much of it as is good for one go.
-    fn give(&self, id: u64, step: &Step, (after, until): (Cursor, Cursor), turn: &mut Turn) -> Stepped {
+    fn give(self: &Rc<Self>, id: u64, step: &Step, (after, until): (Cursor, Cursor), turn: &mut Turn) -> Stepped {
         let slice = match turn.slices.entry((step.dialect, Rc::clone(&step.lens), after, until)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(_) if turn.read_bytes >= TURN_BYTES => return Stepped::Later,

@@ -28,7 +28,7 @@ use crate::core::digest;
 use crate::core::log::Ticket;
 use crate::core::session::{KEEP_ALIVE, Session};
 use crate::core::storage::sql::SqlStorage;
-use crate::core::storage::{Storage, StorageError};
+use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
 
 /// The session's memory could not be used in this turn.
@@ -80,6 +80,8 @@ pub struct Host {
     /// Nothing is published until the rows that a reload found are known to be durable.
     held: Cell<bool>,
     armed: Cell<Option<UnixMillis>>,
+    /// Since when the live run has no reader, as far as this memory knows.
+    pub detached: Cell<Option<UnixMillis>>,
 }
 
 impl Host {
@@ -105,6 +107,7 @@ impl Host {
             watching: RefCell::default(),
             held: Cell::new(false),
             armed: Cell::new(None),
+            detached: Cell::new(None),
         })
     }
 
@@ -115,8 +118,9 @@ impl Host {
             let stored = self.storage.load()?;
             let alive = self.production.try_borrow().is_ok_and(|production| production.is_some());
             let mut session = Session::load(stored, self.config.settings.policy(), alive);
-            // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object.
-            if let (true, Some(run)) = (alive, session.run()) {
+            // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object, or outside.
+            let lives = |run: &RunRow| alive || run.push.is_some();
+            if let Some(run) = session.run().filter(|run| lives(run)) {
                 let fence = run.fence();
                 session.renew(now(), &fence);
             }
@@ -229,11 +233,14 @@ impl Host {
     pub async fn rang(self: &Rc<Self>) -> Result<(), HostError> {
         self.armed.set(None);
         let settled = match self.expire().await {
-            Ok(()) => self.settle_or_hear().await.and_then(|()| self.retain()),
+            Ok(()) => self.settle_or_hear().await.and_then(|()| self.stop_detached()).and_then(|()| self.retain()),
             failed => failed,
         };
         let next = match &settled {
-            Ok(()) => self.session(|session| session.alarm(now()))?,
+            Ok(()) => {
+                let next = self.session(|session| session.alarm(now()))?;
+                [next, self.detached_until()].into_iter().flatten().min()
+            }
             // The runtime tries again a few times only.
             Err(_) => Some(now().after(KEEP_ALIVE)),
         };

@@ -5,8 +5,10 @@ use std::rc::Rc;
 use super::clock::now;
 use super::host::{Host, HostError};
 use crate::core::command::{Effects, WriteRefused};
+use crate::core::run::{Outcome, RunStatus};
 use crate::core::session::Session;
-use crate::core::storage::Storage;
+use crate::core::storage::{RunRow, Storage};
+use crate::core::time::UnixMillis;
 
 impl Host {
     /// Cuts the log where retention says so, and until `wanted` bytes more fit.
@@ -54,7 +56,31 @@ impl Host {
     /// Arms the alarm for whatever comes next.
     pub fn arm_next(self: &Rc<Self>) {
         if let Ok(next) = self.session(|session| session.alarm(now())) {
-            self.arm(next);
+            self.arm([next, self.detached_until()].into_iter().flatten().min());
+        }
+    }
+
+    /// When a run that nobody follows is stopped, if there is one and the deployment says so.
+    pub fn detached_until(&self) -> Option<UnixMillis> {
+        let limit = self.config.settings.detached?;
+        let running = self.session(|session| session.run().is_some_and(|run| run.status == RunStatus::Running));
+        if !self.readers.is_empty() || !running.unwrap_or(false) {
+            self.detached.set(None);
+            return None;
+        }
+        let since = self.detached.get().unwrap_or_else(now);
+        self.detached.set(Some(since));
+        Some(since.after(limit))
+    }
+
+    /// Stops a run that nobody has followed for too long.
+    pub fn stop_detached(self: &Rc<Self>) -> Result<(), HostError> {
+        if self.detached_until().is_none_or(|until| now() < until) {
+            return Ok(());
+        }
+        match self.session(|session| session.run().map(RunRow::fence))? {
+            Some(fence) => self.conclude(&fence, Outcome::Interrupted),
+            None => Ok(()),
         }
     }
 }

@@ -112,6 +112,8 @@ impl Host {
             lease: self.config.settings.lease,
             key,
             entry,
+            push: None,
+            state: None,
             opening: &opening,
         };
         let Started { effects, fence, superseded, .. } =
@@ -125,25 +127,9 @@ impl Host {
         }
         let run = self.session(|session| session.run().cloned()).map_err(NotStarted::Host)?;
         let run = run.ok_or(NotStarted::Host(HostError::Busy))?;
-        if let (Some((writer, records)), Ok(upstream)) = (made.into_inner(), AbortController::new()) {
-            let (watch, watched) = AbortHandle::new_pair();
-            let signal = upstream.signal();
-            let production = Production {
-                fence: fence.clone(),
-                writer,
-                batcher: Batcher::new(self.config.settings.batch_wait),
-                timer: None,
-                upstream,
-                watch,
-                lapsed: false,
-            };
-            if let Ok(mut slot) = self.production.try_borrow_mut() {
-                *slot = Some(production);
-            }
-            let host = Rc::clone(self);
-            self.spawn(async move {
-                let _ = Abortable::new(host.watch_lease(), watched).await;
-            });
+        if let Some((writer, records)) = made.into_inner()
+            && let Some(signal) = self.seat(&fence, writer)
+        {
             if held {
                 let held = HeldRun { fence, opening: records, agent: agent.to_owned(), forwarded, signal };
                 if let Ok(mut slot) = self.held_run.try_borrow_mut() {
@@ -156,8 +142,30 @@ impl Host {
         Ok(run)
     }
 
+    /// Gives a run a producer in this object. The answer is what tells that producer to stop.
+    pub(super) fn seat(self: &Rc<Self>, fence: &Fence, writer: RunWriter) -> Option<AbortSignal> {
+        let upstream = AbortController::new().ok()?;
+        let (watch, watched) = AbortHandle::new_pair();
+        let signal = upstream.signal();
+        let production = Production {
+            fence: fence.clone(),
+            writer,
+            batcher: Batcher::new(self.config.settings.batch_wait),
+            timer: None,
+            upstream,
+            watch,
+            lapsed: false,
+        };
+        *self.production.try_borrow_mut().ok()? = Some(production);
+        let host = Rc::clone(self);
+        self.spawn(async move {
+            let _ = Abortable::new(host.watch_lease(), watched).await;
+        });
+        Some(signal)
+    }
+
     /// Lets the producer speak, unless its run waits for the client's answers already.
-    fn go(self: &Rc<Self>, fence: Fence, agent: &str, forwarded: Option<Forwarded>, signal: AbortSignal) {
+    pub(super) fn go(self: &Rc<Self>, fence: Fence, agent: &str, forwarded: Option<Forwarded>, signal: AbortSignal) {
         if self.waits_for_client(&fence) {
             let _ = self.conclude(&fence, Outcome::Completed);
         } else {

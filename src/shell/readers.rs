@@ -236,7 +236,7 @@ impl Host {
     }
 
     /// Over the cap the newcomer stays; the one furthest behind leaves, the oldest of several.
-    fn make_room(&self, newcomer: u64) {
+    fn make_room(self: &Rc<Self>, newcomer: u64) {
         while self.readers.len() > self.config.settings.max_readers {
             let others = self.readers.each(|id, open| (id != newcomer).then(|| (open.reader.cursor(), id)));
             let Some((_, id)) = others.into_iter().min() else { return };
@@ -245,7 +245,7 @@ impl Host {
     }
 
     /// Forgets a response, whether or not its socket ever reads what is still on its way.
-    pub fn close_reader(&self, id: u64, ending: Ending) {
+    pub fn close_reader(self: &Rc<Self>, id: u64, ending: Ending) {
         let closed = self.readers.open.try_borrow_mut().ok().and_then(|mut open| open.remove(&id));
         let Some(closed) = closed else { return };
         self.count(|counters| {
@@ -256,6 +256,9 @@ impl Host {
                 _ => {}
             }
         });
+        if self.readers.is_empty() && self.config.settings.detached.is_some() {
+            self.arm_next();
+        }
         let run = match closed.reader.scope() {
             Scope::Run(run) => Some(run.as_str()),
             Scope::Stream => None,
@@ -275,7 +278,7 @@ impl Host {
     }
 
     /// Ends a response on purpose: the wire says why and where to go on, every other dialect's body breaks.
-    pub fn evict(&self, id: u64, reason: Eviction) {
+    pub fn evict(self: &Rc<Self>, id: u64, reason: Eviction) {
         let Some((dialect, pen, cursor)) =
             self.readers.look(id, |open| (open.dialect, open.body.pen(), open.reader.cursor()))
         else {
@@ -293,7 +296,7 @@ impl Host {
 
     /// The attempts of a run are not what they were: its responses leave out what does not count any more. A stock one that has sent
     /// some of it breaks, because its client would show it twice (DESIGN.md invariant 12).
-    pub fn readers_learn(&self, run: &RunId, attempts: &Attempts) {
+    pub fn readers_learn(self: &Rc<Self>, run: &RunId, attempts: &Attempts) {
         let follows = |open: &Open| open.dialect == Dialect::Chat && *open.reader.scope() == Scope::Run(run.clone());
         let followers = self.readers.each(|id, open| follows(open).then_some(id));
         for id in followers {
@@ -310,7 +313,7 @@ impl Host {
     }
 
     /// Breaks a response's body.
-    pub fn break_reader(&self, id: u64, ending: Ending) {
+    pub fn break_reader(self: &Rc<Self>, id: u64, ending: Ending) {
         let pen = self.readers.look(id, |open| open.body.pen());
         self.close_reader(id, ending);
         if let Some(pen) = pen {
@@ -319,14 +322,14 @@ impl Host {
     }
 
     /// Ends every response because of a fault of the service.
-    pub fn evict_all(&self) {
+    pub fn evict_all(self: &Rc<Self>) {
         for id in self.readers.ids() {
             self.evict(id, Eviction::ServerError);
         }
     }
 
     /// Ends every response, because what it followed is gone: the wire says that it saw no end, every other dialect's body breaks.
-    pub fn part_with_readers(&self) {
+    pub fn part_with_readers(self: &Rc<Self>) {
         for id in self.readers.ids() {
             let Some((dialect, pen)) = self.readers.look(id, |open| (open.dialect, open.body.pen())) else { continue };
             self.close_reader(id, Ending::Deleted);

@@ -11,12 +11,13 @@ use super::host::{Host, HostError};
 use super::producers;
 use crate::core::attempt::pause_before_next;
 use crate::core::command::{Due, WriteRefused};
+use crate::core::config::Recovery;
 use crate::core::counters::add;
 use crate::core::error::{Code, Failure};
 use crate::core::record::Record;
 use crate::core::run::{EntryKind, Fence, Outcome};
 use crate::core::session::KEEP_ALIVE;
-use crate::core::storage::{CheckpointKind, Storage};
+use crate::core::storage::{CheckpointKind, RunRow, Storage};
 use crate::core::time::Millis;
 use crate::dialect::ui::tool_result::pending;
 use crate::dialect::ui::writer::RunWriter;
@@ -132,6 +133,9 @@ impl Host {
             }
             Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => {
                 self.count(|counters| add(&mut counters.reaped, 1));
+                if self.recovers(&fence)? {
+                    return Ok(());
+                }
                 self.bury(&fence, Outcome::Failed(Code::ProducerLost))
             }
         }
@@ -155,40 +159,63 @@ impl Host {
 
     /// Ends a run that has no producer in this object, from its last commit and the chunks behind it.
     pub(super) fn bury(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
-        let place = self.session(|session| {
-            let run = session.run().filter(|run| run.id == fence.run)?.clone();
-            let committed = session.checkpoint().filter(|last| {
-                last.run == run.id && !matches!(last.kind, CheckpointKind::Entry | CheckpointKind::Truncate)
-            });
-            Some((run, committed.map(|last| (last.sequence, last.step_count))))
+        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned())?;
+        let Some(run) = run else { return Ok(()) };
+        let records = self.writer_of(&run)?.fail();
+        console_log!("session {} run {}: settled without its producer", self.log_name, fence.run);
+        self.finish(fence, outcome, &records)
+    }
+
+    /// A writer in the place of the run's dead one. Rows that cannot be read must not keep the run alive: it then knows what was committed.
+    fn writer_of(&self, run: &RunRow) -> Result<RunWriter, HostError> {
+        let committed = self.session(|session| {
+            let last = session.checkpoint().filter(|last| last.run == run.id)?;
+            let is_commit = !matches!(last.kind, CheckpointKind::Entry | CheckpointKind::Truncate);
+            is_commit.then_some((last.sequence, last.step_count))
         })?;
-        let Some((run, committed)) = place else { return Ok(()) };
-        // Rows that cannot be read must not keep the run alive: it is then settled with what was committed.
         let continues = run.entry == EntryKind::ToolResult;
         let message = if continues || committed.is_some() { self.message_at(run.message_index) } else { None };
-        let mut writer = match message {
+        let writer = match message {
             Some(message) => {
                 let steps = committed.map_or(0, |(_, steps)| steps);
-                RunWriter::resume(fence.run.clone(), message, steps, continues)
+                RunWriter::resume(run.id.clone(), message, steps, continues)
             }
-            None => RunWriter::new(fence.run.clone(), run.message_id),
+            None => RunWriter::new(run.id.clone(), run.message_id.clone()),
+        };
+        let mut writer = writer.named(&run.agent);
+        let from = committed.map_or(run.start, |(cursor, _)| cursor);
+        if let Err(error) = self.each_stored(from, None, &mut |stored| writer.replay(&stored.chunk)) {
+            console_error!("session {} run {}: {error}", self.log_name, run.id);
         }
-        .named(&run.agent);
-        let mut kept = 0_u64;
-        let read = self.each_stored(committed.map_or(run.start, |(cursor, _)| cursor), None, &mut |stored| {
-            writer.replay(&stored.chunk);
-            kept = kept.saturating_add(1);
-        });
-        if let Err(error) = read {
-            console_error!("session {} run {}: {error}", self.log_name, fence.run);
+        Ok(writer)
+    }
+
+    /// Tries a run again whose object died, from its last commit. `false` when it must end: its agent may be asked once only, or was asked
+    /// often enough.
+    fn recovers(self: &Rc<Self>, fence: &Fence) -> Result<bool, HostError> {
+        let settings = &self.config.settings;
+        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned())?;
+        let Some(run) = run.filter(|run| settings.recovery == Recovery::Retry && run.attempts < settings.max_attempts)
+        else {
+            return Ok(false);
+        };
+        if matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_))) | Err(_)) {
+            return Ok(false);
         }
-        let records = writer.fail();
-        console_log!(
-            "session {} run {}: settled without its producer, {kept} uncommitted chunks kept",
-            self.log_name,
-            fence.run
-        );
-        self.finish(fence, outcome, &records)
+        let mut writer = self.writer_of(&run)?;
+        let again = writer.may_restart();
+        let records = if again { writer.restart_step() } else { Vec::new() };
+        let Some(signal) = self.seat(fence, writer) else { return Ok(false) };
+        self.session(|session| session.adopt(now(), fence))?;
+        if !again {
+            // Its step was committed, and only its end is missing.
+            self.conclude(fence, Outcome::Completed)?;
+            return Ok(true);
+        }
+        self.with_production(fence, |production| production.batcher.offer(records));
+        self.begin_attempt(fence);
+        self.go(fence.clone(), &run.agent, None, signal);
+        Ok(true)
     }
 
     fn message_at(&self, index: u32) -> Option<Value> {

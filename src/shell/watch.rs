@@ -65,7 +65,7 @@ impl Host {
         }
     }
 
-    fn end_overdue(&self, now: UnixMillis) {
+    fn end_overdue(self: &Rc<Self>, now: UnixMillis) {
         let patience = Patience::of(&self.config.settings);
         let overdue = self.session(|session| {
             self.readers.each(|id, open| {

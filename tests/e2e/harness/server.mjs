@@ -18,8 +18,8 @@ export async function startRejoin({ vars = {}, agents, env = {}, port, ...launch
   const folder = mkdtempSync(join(tmpdir(), 'rejoin-e2e-'))
   const state = join(folder, 'state')
   const envFile = join(folder, 'test.env')
-  // A model's failure is told at once, and log lines name the session; tests of further attempts and of digests say otherwise.
-  const values = { MAX_ATTEMPTS: 1, LOG_SESSION_IDS: 1, ...(agents ? { AGENTS: agents } : {}), ...vars }
+  // A failure is told at once, and log lines name the session; tests of further attempts, of recovery and of digests say otherwise.
+  const values = { MAX_ATTEMPTS: 1, RECOVERY: 'fail', LOG_SESSION_IDS: 1, ...(agents ? { AGENTS: agents } : {}), ...vars }
   const taken = port ?? (await freePort())
   let running = null
 
