@@ -14,13 +14,15 @@
 //! * [`response`]: the bytes of a chat response; `delta` cuts plain deltas out of their stored frames.
 //! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is; [`identity`] tells a repeat from
 //!   an edit, and where a regenerate cuts.
-//! * [`tool_result`]: the answers to the calls of a stored reply; [`tool_submit`] reads a single one.
+//! * [`tool_result`]: the answers to the calls of a stored reply; [`tool_submit`] reads a single one;
+//!   [`held`] says what a client's copy of a reply lacks.
 
 pub mod attempts;
 mod calls;
 mod delta;
 pub mod fold;
 mod fold_attempts;
+pub mod held;
 pub mod identity;
 pub mod lens;
 pub mod message;

@@ -8,6 +8,7 @@ use worker::Response;
 
 use super::Answer;
 use super::refusals::{absent, committed, facts, unread, unreadable};
+use super::resume::has_cursor;
 use super::send::Plan;
 use crate::core::approval::Executor;
 use crate::core::caller::Caller;
@@ -16,11 +17,12 @@ use crate::core::command::Entry as RunEntry;
 use crate::core::error::Code;
 use crate::core::ids::RunId;
 use crate::core::record::{Commit, Record};
-use crate::core::run::RunStatus;
+use crate::core::run::{EntryKind, RunStatus};
 use crate::core::storage::{RunRow, Storage};
+use crate::dialect::ui::held::{Lacks, lacks};
 use crate::dialect::ui::response::DONE;
 use crate::dialect::ui::tool_result::{
-    Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, is_late, pending,
+    Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, has_call, is_late, pending,
 };
 use crate::dialect::ui::tool_submit::parse_tool_result;
 use crate::shell::answer;
@@ -47,21 +49,41 @@ impl Host {
         let row = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
         let Some(row) = row else { return self.attach(caller, request).await };
         let stored = self.stored_message(row.index).map_err(|error| unreadable(&error))?;
-        let Some((run, executor)) = self.suspended().map_err(|error| unreadable(&error))? else {
+        let suspended = self.suspended().map_err(|error| unreadable(&error))?;
+        let Some((run, executor)) = suspended.filter(|(run, _)| run.message_index == row.index) else {
             self.refuse_late(row.run.as_ref(), is_late(sent, &stored))?;
-            return self.attach(caller, request).await;
+            return self.nothing_new(caller, request, row.index, sent, &stored).await;
         };
-        if run.message_index != row.index {
-            self.refuse_late(row.run.as_ref(), is_late(sent, &stored))?;
-            return self.attach(caller, request).await;
-        }
         let answers = answers_of_message(sent, &stored, executor).map_err(invalid)?;
         if answers.is_empty() {
-            return self.attach(caller, request).await;
+            return self.nothing_new(caller, request, row.index, sent, &stored).await;
         }
         match self.take_answers(caller, entry, &run, stored, &answers, executor)? {
             Taken::Partly => Ok(answer::events_of(DONE, true)),
             Taken::Continues(run, message) => self.first_response(request, &run, Some(&message)).map_err(committed),
+        }
+    }
+
+    /// A reply that says nothing new: the client asks for the rest of it. A stock client puts whatever comes behind the parts that it
+    /// holds, so it is given what it lacks, where that can be told.
+    async fn nothing_new(
+        self: &Rc<Self>,
+        caller: &Caller,
+        request: &Request,
+        index: u32,
+        sent: &Value,
+        stored: &Value,
+    ) -> Answer {
+        let run = self.session(|session| session.run().filter(|run| run.message_index == index).cloned());
+        let run = run.map_err(|error| unreadable(&error))?.filter(|run| run.status != RunStatus::Failed);
+        let Some(run) = run.filter(|_| !has_cursor(request)) else { return self.attach(caller, request).await };
+        let own =
+            self.session(|session| session.checkpoint().filter(|last| last.run == run.id).map(|last| last.step_count));
+        let own = own.map_err(|error| unreadable(&error))?.unwrap_or(0);
+        match lacks(sent, stored, own) {
+            Lacks::Nothing if run.status != RunStatus::Running => Ok(answer::events_of(DONE, true)),
+            Lacks::Run if run.entry == EntryKind::ToolResult => self.from_start(request, &run, Some(stored)),
+            _ => self.attach(caller, request).await,
         }
     }
 
@@ -88,7 +110,7 @@ impl Host {
             Err(error) => return Err(unreadable(&error.into())),
         };
         let executor = self.executor(&run);
-        if !crate::dialect::ui::tool_result::has_call(&stored, &submitted.tool_call_id) {
+        if !has_call(&stored, &submitted.tool_call_id) {
             return self.elsewhere(&submitted.tool_call_id);
         }
         let Some(admitted) = submitted.admit(&stored, executor).map_err(invalid)? else { return Ok(already(&run.id)) };
@@ -110,7 +132,7 @@ impl Host {
         let count = self.session(|session| session.message_count()).map_err(|error| unreadable(&error))?;
         for index in (0..count).rev() {
             let message = self.stored_message(index).map_err(|error| unreadable(&error))?;
-            if crate::dialect::ui::tool_result::has_call(&message, call) {
+            if has_call(&message, call) {
                 let row = self.storage.message_at(index).map_err(|error| unreadable(&error.into()))?;
                 let run = row.and_then(|row| row.run);
                 self.refuse_late(run.as_ref(), true)?;

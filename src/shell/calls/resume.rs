@@ -42,7 +42,7 @@ struct Begin {
 impl Host {
     /// `GET /api/chat/:s`: the current or last run, from the client's cursor or its start, never an older turn.
     pub(super) async fn attach(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
-        let asked = cursor_of(header(request, "x-resume-from-sequence").or_else(|| header(request, "last-event-id")))?;
+        let asked = cursor_of(cursor_text(request))?;
         let own_id = header(request, "x-existing-message-id").filter(|id| !id.is_empty());
         let replays = header(request, "x-helix-replay-prefix").is_some_and(|flag| flag == "1");
         self.wait_for_first_chunk(caller, request).await?;
@@ -88,19 +88,27 @@ impl Host {
 
     /// A run's whole response: what it continues, then all that it has written and writes.
     pub(super) fn whole_run(self: &Rc<Self>, request: &Request, run: &RunRow) -> Answer {
-        if run.entry != EntryKind::ToolResult {
-            let floor = self.session(|session| session.view().floor()).map_err(|error| unreadable(&error))?;
-            if run.start < floor {
-                return Err(self.below_floor(floor));
-            }
-            return self.first_response(request, run, None);
+        let head = self.session(|session| session.log().head()).map_err(|error| unreadable(&error))?;
+        let is_answered = run.status.is_live() && run.end.is_some_and(|end| end < head);
+        if run.entry != EntryKind::ToolResult && !is_answered {
+            return self.from_start(request, run, None);
         }
-        // Its message was begun by an earlier run, whose chunks may be gone: the committed parts are told, not replayed.
+        // Its message was begun by an earlier run, whose chunks may be gone, or has answers that stand behind the run's end: the committed
+        // parts are told, not replayed.
         let begin = self.behind_commit(request, run.clone(), false).map_err(|error| unreadable(&error))?;
         match begin {
             Some(begin) => self.respond(request, begin),
             None => Err(resume_unknown()),
         }
+    }
+
+    /// A run from its first chunk, if that is still there, for a client that holds the message that it continues, if it does.
+    pub(super) fn from_start(self: &Rc<Self>, request: &Request, run: &RunRow, held: Option<&Value>) -> Answer {
+        let floor = self.session(|session| session.view().floor()).map_err(|error| unreadable(&error))?;
+        if run.start < floor {
+            return Err(self.below_floor(floor));
+        }
+        self.first_response(request, run, held)
     }
 
     /// A run from its first chunk, for the client that started it; it holds the message that the run continues, if there is one.
@@ -255,6 +263,16 @@ impl Host {
             }
         }
     }
+}
+
+/// Where the client says that it stands.
+fn cursor_text(request: &Request) -> Option<String> {
+    header(request, "x-resume-from-sequence").or_else(|| header(request, "last-event-id"))
+}
+
+/// Whether the client says where it stands.
+pub(super) fn has_cursor(request: &Request) -> bool {
+    cursor_text(request).is_some()
 }
 
 /// Behind the chunks that every run is opened with.
