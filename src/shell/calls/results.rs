@@ -36,7 +36,7 @@ enum Taken {
     /// Others still wait.
     Partly,
     /// The run goes on.
-    Continues(RunRow, Value),
+    Continues(Box<RunRow>, Value),
 }
 
 impl Host {
@@ -200,7 +200,7 @@ impl Host {
         };
         let entry = self.for_run(entry, &run.agent);
         let next = self.start(caller, entry, plan)?;
-        Ok(Taken::Continues(next, message))
+        Ok(Taken::Continues(Box::new(next), message))
     }
 
     /// The run that waits for answers, and who executes what is approved.
