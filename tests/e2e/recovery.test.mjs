@@ -1,0 +1,109 @@
+// A run whose object died in mid-reply is tried again from its last commit; one that may be asked once only, or too often, fails.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { assertChatBody, assertWireBody } from './harness/assertions.mjs'
+import { textOf } from './harness/clients.mjs'
+import { gate, textScript } from './harness/fake-model.mjs'
+import { chunksOf } from './harness/sse.mjs'
+import { stage } from './harness/stage.mjs'
+import { openaiAgent } from './harness/server.mjs'
+import { eventually } from './harness/wait.mjs'
+
+const settled = (s) => eventually(async () => (await s.snapshot()).body.status !== 'active', { what: 'the end of the run' })
+const shownBy = (got) => chunksOf(got.frames).filter((c) => c.type === 'text-delta').map((c) => c.delta).join('')
+
+/** A session whose run has said 'lost ' when the server dies; `then` is what the model says when it is asked once more. */
+async function killed(set, then, headers) {
+  const s = set.session()
+  const text = `killed ${s.id}`
+  set.model.script(text, textScript(['lost ', gate(), 'never']))
+  const sent = await s.send(text, { headers })
+  await sent.until((f) => f.data?.includes('lost '))
+  const seen = (await s.log()).at(-1).sequence
+  await set.server.kill()
+  if (then) set.model.script(text, textScript(then))
+  await set.server.start()
+  return { s, seen, text }
+}
+
+describe('a run whose object died', () => {
+  const set = stage({ vars: { RECOVERY: 'retry', MAX_ATTEMPTS: 3, LEASE_MS: 5000 } })
+
+  test('is asked again, and whoever comes sees the surviving reply once', async () => {
+    const { s, seen } = await killed(set, ['kept ', 'whole'])
+    const got = await (await s.reconnect()).collect()
+    await assertChatBody(got)
+    assert.equal(shownBy(got), 'kept whole')
+    const { body } = await s.snapshot()
+    assert.deepEqual([body.status, textOf(body.messages.at(-1)), body.messages.length], ['ended', 'kept whole', 2])
+    const log = await s.log()
+    assert.deepEqual(log.map((c) => c.sequence), log.map((_, i) => i + 1))
+    assert.ok(log.length > seen, 'no chunk that was seen is gone')
+    const attempts = log.filter((c) => c.chunk.type === 'step_start').map((c) => c.chunk.attemptId)
+    assert.equal(new Set(attempts).size, 2)
+    assert.equal(log.filter((c) => c.chunk.type === 'step_committed').at(-1).chunk.committedAttemptId, attempts[1])
+    assertWireBody(await (await s.sse(seen)).collect(), seen)
+    assert.equal((await s.info()).counters.reaped, 1)
+  })
+
+  test('tells an aware client, whose cursor is past what does not count any more', async () => {
+    const { s, seen } = await killed(set, ['kept'])
+    const got = await (await s.resume(seen)).collect()
+    const events = chunksOf(got.frames).filter((c) => c.type === 'data-attempt-superseded')
+    assert.equal(events.length, 1)
+    assert.equal(events[0].data.reason, 'attempt_superseded')
+    assert.equal(shownBy(got), 'kept')
+  })
+
+  test('is given up after as many attempts as are allowed', async () => {
+    const { s, text } = await killed(set)
+    set.model.script(text, textScript(['again ', gate(), 'never']))
+    for (let attempt = 2; attempt <= 3; attempt++) {
+      await eventually(async () => ((await s.log()).filter((c) => c.chunk.type === 'step_start').length >= attempt), { what: `attempt ${attempt}` })
+      await set.server.kill()
+      set.model.script(text, textScript(['again ', gate(), 'never']))
+      await set.server.start()
+    }
+    await settled(s)
+    const { body } = await s.snapshot()
+    assert.deepEqual([body.status, body.errorDetail.code], ['failed', 'producer_lost'])
+  })
+
+  test('goes on with the next send', async () => {
+    const { s } = await killed(set, ['kept'])
+    await settled(s)
+    set.model.enqueue(textScript(['next']))
+    await assertChatBody(await s.ask('and now'))
+    assert.equal((await s.snapshot()).body.messages.length, 4)
+  })
+})
+
+describe('a run that nobody follows', () => {
+  const set = stage({ vars: { DETACHED_MS: 800, HEARTBEAT_MS: 200 }, agents: openaiAgent })
+
+  test('is stopped after a while, and its model call with it', async () => {
+    const s = set.session()
+    const text = `detached ${s.id}`
+    set.model.script(text, textScript(['kept ', gate(), 'never']))
+    const sent = await s.send(text)
+    await sent.until((f) => f.data?.includes('kept '))
+    const request = set.model.requests.find((r) => r.lastUserText === text)
+    sent.reset()
+    await request.aborted
+    const { body } = await s.snapshot()
+    assert.deepEqual([body.status, textOf(body.messages.at(-1))], ['ended', 'kept '])
+    assert.equal((await s.info()).runStatus, 'interrupted')
+  })
+
+  test('goes on while somebody follows', async () => {
+    const s = set.session()
+    const held = gate()
+    set.model.enqueue(textScript(['a ', held, 'b']))
+    const sent = await s.send('followed')
+    await sent.until((f) => f.data?.includes('a '))
+    const until = Date.now() + 1500
+    await eventually(() => Date.now() > until, { what: 'more than its time' })
+    held.open()
+    await assertChatBody(await sent.collect())
+  })
+})
