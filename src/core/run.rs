@@ -40,6 +40,8 @@ pub enum EntryKind {
     ToolResult,
     /// The same turn again.
     Retry,
+    /// Another message in the place of an old one.
+    Edit,
 }
 
 /// The language of a run's chunks, and whether its producer lives inside the object.
