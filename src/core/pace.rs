@@ -94,7 +94,7 @@ impl Pace {
 mod tests {
     use super::*;
     use crate::core::ids::{Cursor, MessageId, RunId};
-    use crate::core::run::RunStatus;
+    use crate::core::run::{EntryKind, RunStatus};
     use crate::core::session::StreamStatus;
     use crate::core::view::RunView;
 
@@ -104,6 +104,7 @@ mod tests {
         let run = RunView {
             id: RunId::new("r"),
             status: RunStatus::Running,
+            entry: EntryKind::Send,
             message_id: MessageId::new("m"),
             start: Cursor::START,
             end: None,

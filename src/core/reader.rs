@@ -143,9 +143,13 @@ impl Reader {
     }
 
     /// From a run that was superseded to the one that took its place, behind the first `opening` chunks of it: the response has had an
-    /// opening of its own. `false` when that run is not known any more.
-    pub fn move_on(&mut self, opening: u64, view: &View) -> bool {
+    /// opening of its own. `false` when that run is not known any more, or answers another message and the client is not `aware` of what
+    /// happened: it would show the reply below its own message.
+    pub fn move_on(&mut self, opening: u64, aware: bool, view: &View) -> bool {
         let Scope::Run(id) = &self.scope else { return false };
+        if !aware && !view.is_retried(id) {
+            return false;
+        }
         let Some(successor) = view.successor(id) else { return false };
         let begin = Cursor::new(successor.start.get().saturating_add(opening)).unwrap_or(successor.start);
         self.cursor = self.cursor.max(begin);
@@ -236,6 +240,7 @@ fn stream_terminal(view: &View) -> Option<Terminal> {
 mod tests {
     use super::*;
     use crate::core::ids::MessageId;
+    use crate::core::run::EntryKind;
 
     fn at(cursor: u64) -> Cursor {
         Cursor::new(cursor).unwrap()
@@ -245,6 +250,7 @@ mod tests {
         RunView {
             id: RunId::new(id),
             status,
+            entry: EntryKind::Send,
             message_id: MessageId::new("m"),
             start: at(start),
             end: end.map(at),
@@ -386,13 +392,31 @@ mod tests {
     fn the_reader_of_a_superseded_run_moves_on_behind_the_next_ones_opening() {
         let mut view = running(5);
         let mut reader = Reader::open(Scope::Run(RunId::new("r")), at(2), &view);
-        assert!(!reader.move_on(2, &view), "nobody has taken its place");
+        assert!(!reader.move_on(2, true, &view), "nobody has taken its place");
         view.advance(at(5), 5, StreamStatus::Active, [run("r", RunStatus::Superseded, 0, Some(5), None)]);
-        view.advance(at(9), 9, StreamStatus::Active, [run("r2", RunStatus::Running, 5, None, None)]);
+        let retried = RunView { entry: EntryKind::Retry, ..run("r2", RunStatus::Running, 5, None, None) };
+        view.advance(at(9), 9, StreamStatus::Active, [retried]);
         let over = Next::End(Terminal::Superseded);
         assert_eq!(steps(&mut reader, &view), [Next::Slice(at(2), at(5)), Next::CaughtUp(at(5)), over]);
-        assert!(reader.move_on(2, &view));
+        assert!(reader.move_on(2, false, &view));
         assert_eq!(steps(&mut reader, &view), [Next::Slice(at(7), at(9)), Next::Wait]);
+    }
+
+    #[test]
+    fn only_an_aware_reader_moves_on_to_the_answer_of_another_message() {
+        let retried = RunView { entry: EntryKind::Retry, ..run("r2", RunStatus::Running, 5, None, None) };
+        for next in [
+            RunView { entry: EntryKind::Edit, ..retried.clone() },
+            RunView { entry: EntryKind::Send, ..retried.clone() },
+            RunView { message_id: MessageId::new("another"), ..retried },
+        ] {
+            let mut view = running(5);
+            view.advance(at(5), 5, StreamStatus::Active, [run("r", RunStatus::Superseded, 0, Some(5), None)]);
+            view.advance(at(9), 9, StreamStatus::Active, [next]);
+            let mut reader = Reader::open(Scope::Run(RunId::new("r")), at(5), &view);
+            assert!(!reader.move_on(2, false, &view));
+            assert!(reader.move_on(2, true, &view));
+        }
     }
 
     #[test]

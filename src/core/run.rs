@@ -40,14 +40,20 @@ pub enum EntryKind {
     ToolResult,
     /// The same turn again.
     Retry,
+    /// Another message in the place of an old one.
+    Edit,
 }
 
-/// The language of a run's chunks, and whether its producer lives inside the object.
+/// The language of a run's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Vocabulary {
-    /// AI SDK UI message chunks, written by a producer inside the object.
+    /// AI SDK UI message chunks.
     Ui,
+    /// Helix chunks, projected for chat (`spec/helix.md` section 10).
+    Helix,
+    /// Any JSON, on the wire only.
+    Opaque,
 }
 
 /// What every write of a run carries; a stale one changes nothing.

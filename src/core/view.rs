@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::error::Code;
 use super::ids::{Cursor, MessageId, RunId};
-use super::run::RunStatus;
+use super::run::{EntryKind, RunStatus};
 use super::session::StreamStatus;
 use super::storage::RunRow;
 
@@ -18,6 +18,8 @@ pub struct RunView {
     pub id: RunId,
     /// Where it stands.
     pub status: RunStatus,
+    /// What started it.
+    pub entry: EntryKind,
     /// The message that its response writes.
     pub message_id: MessageId,
     /// Cursor that precedes its first chunk.
@@ -36,6 +38,7 @@ impl RunView {
         Self {
             id: run.id.clone(),
             status: run.status,
+            entry: run.entry,
             message_id: run.message_id.clone(),
             start: run.start,
             end: run.end,
@@ -105,6 +108,12 @@ impl View {
     pub fn successor(&self, id: &RunId) -> Option<&RunView> {
         let at = self.runs.iter().position(|run| run.id == *id)?;
         self.runs.get(at.saturating_add(1))
+    }
+
+    /// Whether the run that came after this one answers the same message.
+    pub fn is_retried(&self, id: &RunId) -> bool {
+        let pair = self.find(id).zip(self.successor(id));
+        pair.is_some_and(|(run, next)| next.entry == EntryKind::Retry && next.message_id == run.message_id)
     }
 
     /// Whether this run has started and is not durable yet: its readers wait.

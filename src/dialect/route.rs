@@ -1,12 +1,57 @@
 //! From method and path to what is asked (DESIGN.md section 6), for the Worker and for the object itself.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 
 use crate::core::error::Code;
-use crate::core::ids::{InvalidSessionId, SessionId};
+use crate::core::ids::{InvalidSessionId, RunId, SessionId};
+
+/// What a producer outside does with its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Appends chunks.
+    Chunks,
+    /// Commits messages, state and cursor.
+    Commit,
+    /// Says that it is alive.
+    Renew,
+    /// Ends the run.
+    End,
+    /// Says that the run failed.
+    Fail,
+    /// Suspends the run.
+    Pause,
+    /// Asks what clients want of it.
+    Control,
+}
+
+impl Deed {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::Chunks, "chunks"),
+        (Self::Commit, "commit"),
+        (Self::Renew, "renew"),
+        (Self::End, "end"),
+        (Self::Fail, "fail"),
+        (Self::Pause, "pause"),
+        (Self::Control, "control"),
+    ];
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(deed, _)| deed)
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(deed, _)| *deed == self).map_or("", |(_, name)| name)
+    }
+
+    fn method(self) -> &'static str {
+        if self == Self::Control { "GET" } else { "POST" }
+    }
+}
 
 /// What a request asks of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// A send, or an attach when it brings nothing new.
     Send,
@@ -32,6 +77,10 @@ pub enum Call {
     Info,
     /// Stored chunks in pages.
     Chunks,
+    /// A producer outside opens a run, or claims one again.
+    OpenRun,
+    /// A producer outside writes this run.
+    Run(RunId, Deed),
     /// Routes that exist only with `TEST_SEAMS=1`.
     Seam,
 }
@@ -80,7 +129,7 @@ impl NoRoute {
 /// [`NoRoute`].
 pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
     let mut segments = path.strip_prefix('/').unwrap_or(path).split('/');
-    let parts: [Option<&str>; 5] = std::array::from_fn(|_| segments.next());
+    let parts: [Option<&str>; 6] = std::array::from_fn(|_| segments.next());
     if segments.next().is_some() {
         return Err(NoRoute::NotFound);
     }
@@ -88,8 +137,16 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         [Some(""), None, ..] => allow(without_body(method), "GET", Route::Home),
         [Some("health"), None, ..] => allow(without_body(method), "GET", Route::Health),
         [Some("api"), Some("chat"), None | Some(""), None, ..] => allow(method, "POST", Route::SendByBody),
-        [Some("api"), Some("chat"), Some(id), rest @ ..] => chat(method, id, rest),
-        [Some("sessions"), Some(id), Some(name), rest, None] => {
+        [Some("api"), Some("chat"), Some(id), first, second, None] => chat(method, id, [first, second]),
+        [Some("sessions"), Some(id), Some("runs"), None, ..] => {
+            allow(method, "POST", Route::Session(SessionId::from_path_segment(id)?, Call::OpenRun))
+        }
+        [Some("sessions"), Some(id), Some("runs"), Some(run), Some(deed), None] => {
+            let session = SessionId::from_path_segment(id)?;
+            let (call, allowed) = run_call(run, deed)?;
+            allow(method, allowed, Route::Session(session, call))
+        }
+        [Some("sessions"), Some(id), Some(name), rest, None, None] => {
             let call = match (name, rest) {
                 ("sse", None) => Call::Sse,
                 ("snapshot", None) => Call::WireSnapshot,
@@ -123,6 +180,13 @@ fn chat(method: &str, id: &str, rest: [Option<&str>; 2]) -> Result<Route, NoRout
     allow(method, allowed, Route::Session(SessionId::from_path_segment(id)?, call))
 }
 
+/// A run's id is written in a path as a session's is.
+fn run_call(run: &str, deed: &str) -> Result<(Call, &'static str), NoRoute> {
+    let deed = Deed::named(deed).ok_or(NoRoute::NotFound)?;
+    let run = SessionId::from_path_segment(run)?;
+    Ok((Call::Run(RunId::new(run.as_str()), deed), deed.method()))
+}
+
 /// Monitors ask with HEAD; the runtime leaves the body out by itself.
 fn without_body(method: &str) -> &str {
     if method == "HEAD" { "GET" } else { method }
@@ -134,8 +198,9 @@ fn allow(method: &str, allowed: &str, route: Route) -> Result<Route, NoRoute> {
 
 impl Call {
     /// The path at which the object itself serves this call.
-    pub fn object_path(self) -> &'static str {
-        match self {
+    pub fn object_path(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Run(run, deed) => return Cow::Owned(format!("/runs/{}/{}", encoded(run.as_str()), deed.name())),
             Self::Send | Self::Attach | Self::Delete => "/chat",
             Self::Reconnect => "/chat/stream",
             Self::ChatSnapshot => "/chat/snapshot",
@@ -146,8 +211,9 @@ impl Call {
             Self::WireSnapshot => "/snapshot",
             Self::Info => "/info",
             Self::Chunks => "/chunks",
+            Self::OpenRun => "/runs",
             Self::Seam => "/__seam",
-        }
+        })
     }
 
     /// What a request to the object asks.
@@ -155,7 +221,15 @@ impl Call {
     /// # Errors
     /// [`NoRoute`].
     pub fn of_object(method: &str, path: &str) -> Result<Self, NoRoute> {
+        let mut segments = path.split('/').skip(1);
+        if let (Some("runs"), Some(run), Some(deed), None) =
+            (segments.next(), segments.next(), segments.next(), segments.next())
+        {
+            let (call, allowed) = run_call(run, deed)?;
+            return if method == allowed { Ok(call) } else { Err(NoRoute::Method) };
+        }
         let (call, allowed) = match (path, method) {
+            ("/runs", _) => (Self::OpenRun, "POST"),
             ("/chat", "POST") => (Self::Send, "POST"),
             ("/chat", "DELETE") => (Self::Delete, "DELETE"),
             ("/chat", _) => (Self::Attach, "GET"),
@@ -173,6 +247,19 @@ impl Call {
         };
         if method == allowed { Ok(call) } else { Err(NoRoute::Method) }
     }
+}
+
+/// A path segment: every byte but letters, digits and `-._~` escaped.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
 }
 
 /// Splits an absolute URL into its encoded path and its query, without a parser: a runtime has already accepted the URL.
@@ -238,8 +325,21 @@ mod tests {
         for (method, call) in
             [("POST", Call::Send), ("GET", Call::Attach), ("DELETE", Call::Delete), ("GET", Call::Sse)]
         {
-            assert_eq!(Call::of_object(method, call.object_path()), Ok(call));
+            assert_eq!(Call::of_object(method, &call.object_path()), Ok(call));
         }
+        let run = RunId::new("a run::é");
+        let call = Call::Run(run, Deed::Chunks);
+        assert_eq!(call.object_path(), "/runs/a%20run%3A%3A%C3%A9/chunks");
+        assert_eq!(Call::of_object("POST", &call.object_path()), Ok(call.clone()));
+        assert_eq!(Call::of_object("GET", &call.object_path()), Err(NoRoute::Method));
+        let session = SessionId::parse("s").unwrap();
+        assert_eq!(
+            resolve("POST", "/sessions/s/runs/a%20run::%C3%A9/chunks"),
+            Ok(Route::Session(session.clone(), call))
+        );
+        assert_eq!(resolve("POST", "/sessions/s/runs"), Ok(Route::Session(session, Call::OpenRun)));
+        assert_eq!(resolve("POST", "/sessions/s/runs/r/sing"), Err(NoRoute::NotFound));
+        assert_eq!(resolve("GET", "/sessions/s/runs/r/commit"), Err(NoRoute::Method));
         assert_eq!(Call::of_object("POST", "/sse"), Err(NoRoute::Method));
     }
 

@@ -7,6 +7,7 @@ use super::anthropic::settings::AnthropicSettings;
 use super::demo::DemoSettings;
 use super::fields::Fields;
 use super::openai::settings::OpenAiSettings;
+use super::push_agent::PushSettings;
 use super::ui_route::settings::UiRouteSettings;
 use crate::core::approval::Executor;
 use crate::core::error::{Code, Failure};
@@ -22,6 +23,8 @@ pub enum Agent {
     Anthropic(Box<AnthropicSettings>),
     /// Somebody's own chat route.
     Ui(Box<UiRouteSettings>),
+    /// A producer outside, which appends its chunks over HTTP.
+    Push(Box<PushSettings>),
 }
 
 /// What an agent's configuration names and the deployment must have.
@@ -57,16 +60,6 @@ pub enum AgentsError {
     /// JSON, but not an object with an agent in it.
     #[error("AGENTS must be a JSON object with at least one agent: {{\"default\":{{\"producer\":\"demo\"}}}}")]
     Empty,
-    /// A producer that this version names but does not have.
-    #[error(
-        "AGENTS: agent \"{agent}\": producer \"{producer}\" is not available in this version (available: demo, openai, anthropic, ui)"
-    )]
-    NotAvailable {
-        /// The agent's name.
-        agent: String,
-        /// The producer's name.
-        producer: String,
-    },
     /// A field that is missing, unknown or of the wrong kind.
     #[error("AGENTS: agent \"{agent}\": {field} {problem}")]
     Field {
@@ -162,6 +155,7 @@ impl Agent {
             Self::OpenAi(settings) => settings.api_key.as_deref().map(Reference::Secret),
             Self::Anthropic(settings) => settings.api_key.as_deref().map(Reference::Secret),
             Self::Ui(settings) => settings.target.binding().map(Reference::Binding),
+            Self::Push(settings) => settings.target.binding().map(Reference::Binding),
         }
     }
 
@@ -169,7 +163,7 @@ impl Agent {
     pub fn executor(&self) -> Executor {
         match self {
             Self::OpenAi(_) | Self::Anthropic(_) => Executor::Client,
-            Self::Demo(_) | Self::Ui(_) => Executor::Producer,
+            Self::Demo(_) | Self::Ui(_) | Self::Push(_) => Executor::Producer,
         }
     }
 
@@ -181,11 +175,9 @@ impl Agent {
             Some("anthropic") => AnthropicSettings::parse(fields).map(Box::new).map(Self::Anthropic),
             Some("openai") => OpenAiSettings::parse(fields).map(Box::new).map(Self::OpenAi),
             Some("ui") => UiRouteSettings::parse(fields).map(Box::new).map(Self::Ui),
-            Some(producer @ "push") => {
-                Err(AgentsError::NotAvailable { agent: name.to_owned(), producer: producer.to_owned() })
-            }
-            Some(_) => Err(fields.error("producer", "is not known (available: demo, openai, anthropic, ui)")),
-            None => Err(fields.error("producer", "is missing (available: demo, openai, anthropic, ui)")),
+            Some("push") => PushSettings::parse(fields).map(Box::new).map(Self::Push),
+            Some(_) => Err(fields.error("producer", "is not known (available: demo, openai, anthropic, ui, push)")),
+            None => Err(fields.error("producer", "is missing (available: demo, openai, anthropic, ui, push)")),
         }
     }
 }
@@ -245,14 +237,10 @@ mod tests {
             ("{}", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
             ("[]", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
             (r#"{"x":1}"#, r#"AGENTS: agent "x": (the agent) must be an object"#),
-            (r#"{"x":{}}"#, r#"AGENTS: agent "x": producer is missing (available: demo, openai, anthropic, ui)"#),
+            (r#"{"x":{}}"#, r#"AGENTS: agent "x": producer is missing (available: demo, openai, anthropic, ui, push)"#),
             (
                 r#"{"x":{"producer":"dmeo"}}"#,
-                r#"AGENTS: agent "x": producer is not known (available: demo, openai, anthropic, ui)"#,
-            ),
-            (
-                r#"{"x":{"producer":"push"}}"#,
-                r#"AGENTS: agent "x": producer "push" is not available in this version (available: demo, openai, anthropic, ui)"#,
+                r#"AGENTS: agent "x": producer is not known (available: demo, openai, anthropic, ui, push)"#,
             ),
             (r#"{"x":{"producer":"demo","pace":1}}"#, r#"AGENTS: agent "x": pace is not known"#),
             (

@@ -22,6 +22,7 @@ pub mod files;
 pub mod history;
 pub mod openai;
 pub mod parts;
+pub mod push_agent;
 pub mod redact;
 pub mod settings;
 pub mod tools;

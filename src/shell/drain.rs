@@ -167,7 +167,7 @@ impl Host {
     fn moves_on(&self, id: u64) -> bool {
         let moved = self.session(|session| {
             self.readers.change(id, |open| {
-                let moved = open.may_move_on() && open.reader.move_on(OPENING_CHUNKS, session.view());
+                let moved = open.may_move_on() && open.reader.move_on(OPENING_CHUNKS, open.lens.aware, session.view());
                 if moved {
                     open.lens = Rc::new(Lens { aware: open.lens.aware, ..Lens::default() });
                     open.finish_sent = false;

@@ -160,7 +160,8 @@ impl Session {
             },
             (Entry::Rewind { keep, input, .. }, _) => {
                 let message_index = keep.saturating_add(u32::from(input.is_some()));
-                Plan { kind: EntryKind::Retry, keep: *keep, message_index, message_id: fresh(message_index) }
+                let kind = if input.is_some() { EntryKind::Edit } else { EntryKind::Retry };
+                Plan { kind, keep: *keep, message_index, message_id: fresh(message_index) }
             }
             (entry, run) => {
                 // An abandoned message counts from now on, also if its run never committed it.

@@ -84,7 +84,7 @@ impl UiRouteSettings {
     /// [`AgentsError::Field`] for the first thing to change.
     pub fn parse(mut fields: Fields) -> Result<Self, AgentsError> {
         let settings = Self {
-            target: target(&mut fields)?,
+            target: target(&mut fields, Self::PATH)?,
             headers: forwarded(&mut fields)?,
             send_headers: fixed(&mut fields)?,
             max_history: bound(&mut fields, "maxHistory", Self::MAX_HISTORY)?,
@@ -95,7 +95,11 @@ impl UiRouteSettings {
     }
 }
 
-fn target(fields: &mut Fields) -> Result<Target, AgentsError> {
+/// `url`, or `binding` and `path`, whose default is given.
+///
+/// # Errors
+/// [`AgentsError::Field`].
+pub fn target(fields: &mut Fields, default_path: &str) -> Result<Target, AgentsError> {
     let (url, binding, path) = (fields.string("url")?, fields.string("binding")?, fields.string("path")?);
     match (url, binding) {
         (Some(_), Some(_)) => Err(fields.error("binding", "stands beside url; give one of them")),
@@ -118,7 +122,7 @@ fn target(fields: &mut Fields) -> Result<Target, AgentsError> {
             {
                 return Err(fields.error("binding", "must be the name of a service binding (letters, digits and _)"));
             }
-            let path = path.unwrap_or_else(|| UiRouteSettings::PATH.to_owned());
+            let path = path.unwrap_or_else(|| default_path.to_owned());
             if !path.starts_with('/') || path.contains(char::is_whitespace) {
                 return Err(fields.error("path", "must begin with / and have no white space"));
             }
@@ -142,7 +146,7 @@ fn forwarded(fields: &mut Fields) -> Result<Vec<String>, AgentsError> {
     Ok(names)
 }
 
-fn fixed(fields: &mut Fields) -> Result<Vec<(String, String)>, AgentsError> {
+pub fn fixed(fields: &mut Fields) -> Result<Vec<(String, String)>, AgentsError> {
     let mut headers = Vec::new();
     for (name, value) in fields.object("sendHeaders")?.unwrap_or_default() {
         if !is_header_name(&name) {

@@ -1,0 +1,146 @@
+//! An agent whose replies are written from outside: it is told of an entry, and appends its chunks to the run over HTTP.
+
+use serde_json::{Value, json};
+
+use super::agent::AgentsError;
+use super::fields::Fields;
+use super::ui_route::settings::{Target, fixed, target};
+use crate::core::chunk::Chunk;
+use crate::core::ids::RunId;
+use crate::core::run::{EntryKind, Vocabulary};
+
+/// Longest lease that an agent may ask for, in ms: one day.
+const MAX_LEASE_MS: u32 = 86_400_000;
+
+/// An agent with `"producer":"push"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushSettings {
+    /// `url`, or `binding` and `path`: where it is told of an entry.
+    pub target: Target,
+    /// `sendHeaders`: sent as they are.
+    pub send_headers: Vec<(String, String)>,
+    /// `vocabulary`: the language of its chunks.
+    pub vocabulary: Vocabulary,
+    /// `leaseMs`: how long it may be silent; the deployment's `LEASE_MS` without it.
+    pub lease_ms: Option<u32>,
+}
+
+impl PushSettings {
+    /// Reads the agent's fields.
+    ///
+    /// # Errors
+    /// [`AgentsError::Field`] for the first thing to change.
+    pub fn parse(mut fields: Fields) -> Result<Self, AgentsError> {
+        let vocabulary = match fields.string("vocabulary")?.as_deref() {
+            None | Some("ui") => Vocabulary::Ui,
+            Some("helix") => Vocabulary::Helix,
+            Some(_) => return Err(fields.error("vocabulary", "must be ui or helix")),
+        };
+        let settings = Self {
+            target: target(&mut fields, "/runs")?,
+            send_headers: fixed(&mut fields)?,
+            vocabulary,
+            lease_ms: fields.whole("leaseMs", 1, MAX_LEASE_MS)?,
+        };
+        fields.end()?;
+        Ok(settings)
+    }
+}
+
+/// What the agent is told.
+pub struct Told<'a> {
+    /// What the run answers.
+    pub entry: EntryKind,
+    /// The session.
+    pub session: &'a str,
+    /// The run that is to be written.
+    pub run: &'a RunId,
+    /// The epoch that every write carries.
+    pub epoch: u32,
+    /// How long the agent may be silent, in ms.
+    pub lease_ms: u64,
+    /// The conversation.
+    pub messages: Vec<Value>,
+    /// The chunks that say what calls were answered with.
+    pub answers: &'a [Chunk],
+    /// Where its chunks go.
+    pub append_url: String,
+}
+
+/// The request's body.
+pub fn body(told: Told<'_>) -> Value {
+    let entry = match told.entry {
+        EntryKind::Send | EntryKind::Edit => "send",
+        EntryKind::ToolResult => "tool-result",
+        EntryKind::Retry => "retry",
+    };
+    let mut body = json!({
+        "entry": entry,
+        "sessionId": told.session,
+        "runId": told.run,
+        "epoch": told.epoch,
+        "leaseMs": told.lease_ms,
+        "messages": told.messages,
+        "appendUrl": told.append_url,
+    });
+    if told.entry == EntryKind::ToolResult
+        && let Value::Object(map) = &mut body
+    {
+        map.insert("results".into(), told.answers.iter().map(result).collect());
+    }
+    body
+}
+
+/// One answer, as `/tool-result` takes it.
+fn result(answer: &Chunk) -> Value {
+    let call = answer.get("toolCallId").cloned().unwrap_or_default();
+    match answer.kind() {
+        "tool-output-error" => json!({ "toolCallId": call, "errorText": answer.get("errorText") }),
+        "tool-output-denied" => json!({ "toolCallId": call, "approved": false }),
+        "tool-output-available" => json!({ "toolCallId": call, "output": answer.get("output") }),
+        _ => json!({ "toolCallId": call, "approved": true }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(value: Value) -> Result<PushSettings, AgentsError> {
+        PushSettings::parse(Fields::of("a", "", value).unwrap())
+    }
+
+    #[test]
+    fn an_agent_says_where_it_is_told() {
+        let settings = parse(json!({ "url": "https://a.test/x", "vocabulary": "helix", "leaseMs": 5 })).unwrap();
+        assert_eq!(settings.target, Target::Url("https://a.test/x".into()));
+        assert_eq!((settings.vocabulary, settings.lease_ms), (Vocabulary::Helix, Some(5)));
+        let bound = parse(json!({ "binding": "AGENT" })).unwrap();
+        assert_eq!(bound.target, Target::Binding { name: "AGENT".into(), path: "/runs".into() });
+        for wrong in [json!({}), json!({ "url": "https://a.test", "vocabulary": "opaque" }), json!({ "url": "x" })] {
+            assert!(parse(wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn results_are_told_beside_the_conversation() {
+        let answers = [
+            Chunk::new("tool-output-available").with("toolCallId", "a").with("output", 1),
+            Chunk::new("tool-output-denied").with("toolCallId", "b"),
+        ];
+        let run = RunId::new("r");
+        let told = Told {
+            entry: EntryKind::ToolResult,
+            session: "s",
+            run: &run,
+            epoch: 1,
+            lease_ms: 9,
+            messages: Vec::new(),
+            answers: &answers,
+            append_url: "u".into(),
+        };
+        let said = body(told);
+        assert_eq!(said["results"], json!([{"toolCallId": "a", "output": 1}, {"toolCallId": "b", "approved": false}]));
+        assert_eq!((&said["entry"], &said["epoch"]), (&json!("tool-result"), &json!(1)));
+    }
+}
