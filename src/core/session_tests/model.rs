@@ -185,7 +185,7 @@ impl Facts {
                 self.point(CheckpointKind::Entry, head);
             }
             Entry::Rewind { keep, input, .. } => {
-                run.kind = EntryKind::Retry;
+                run.kind = if input.is_some() { EntryKind::Edit } else { EntryKind::Retry };
                 self.messages.truncate(*keep as usize);
                 self.point(CheckpointKind::Truncate, head);
                 if let Some(input) = input {

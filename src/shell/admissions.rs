@@ -1,0 +1,128 @@
+//! What is known of the run that a producer outside writes: read again from its rows whenever the memory was thrown away.
+
+use std::rc::Rc;
+
+use serde_json::Value;
+use worker::{Response, console_error, console_log};
+
+use super::answer;
+use super::host::{Host, HostError};
+use crate::core::command::WriteRefused;
+use crate::core::ids::{Cursor, RunId};
+use crate::core::record::{Commit, Record};
+use crate::core::run::{EntryKind, Fence, Outcome, Vocabulary};
+use crate::core::storage::{CheckpointKind, RunRow, Storage};
+use crate::dialect::push::admit::{Admission, Folded, Opened};
+use crate::dialect::ui::response::OPENING_CHUNKS;
+
+/// The admission of the run that was written last, and its head at that time.
+pub type KnownAdmission = Option<(RunId, Cursor, Admission)>;
+
+impl Host {
+    /// The language of a run's chunks.
+    pub fn vocabulary(&self, fence: &Fence) -> Result<Vocabulary, Response> {
+        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).map(|run| run.vocabulary));
+        match run {
+            Ok(Some(vocabulary)) => Ok(vocabulary),
+            Ok(None) => Err(self.write_refused(&fence.run, &WriteRefused::Superseded)),
+            Err(error) => Err(answer::internal(&error)),
+        }
+    }
+
+    /// What the run's next chunk is held against.
+    pub fn admission(&self, fence: &Fence) -> Result<Admission, Response> {
+        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
+        let run = run.map_err(|error| answer::internal(&error))?;
+        let run = run.ok_or_else(|| self.write_refused(&fence.run, &WriteRefused::Superseded))?;
+        self.admission_of(&run).map_err(|error| answer::internal(&error))
+    }
+
+    /// As [`Host::admission`].
+    pub fn admission_of(&self, run: &RunRow) -> Result<Admission, HostError> {
+        let head = self.session(|session| session.log().head())?;
+        let known = self.known_admission.try_borrow().ok().and_then(|known| known.clone());
+        match known {
+            Some((id, at, admission)) if id == run.id && at == head => Ok(admission),
+            _ => self.read_admission(run),
+        }
+    }
+
+    /// Keeps what a stored request has made of it.
+    pub fn keep_admission(&self, fence: &Fence, admission: Admission) {
+        let head = self.session(|session| session.log().head()).unwrap_or_default();
+        if let Ok(mut known) = self.known_admission.try_borrow_mut() {
+            *known = Some((fence.run.clone(), head, admission));
+        }
+    }
+
+    /// Another process writes from here on.
+    pub fn forget_admission(&self) {
+        if let Ok(mut known) = self.known_admission.try_borrow_mut() {
+            *known = None;
+        }
+    }
+
+    /// The run's chunks are read from its start, so that it is known which calls are its own; one that continues a message and has
+    /// committed is read from its last commit.
+    fn read_admission(&self, run: &RunRow) -> Result<Admission, HostError> {
+        let committed = self.session(|session| {
+            let last = session.checkpoint().filter(|last| last.run == run.id)?;
+            (last.kind == CheckpointKind::Step).then(|| (last.sequence, last.state.clone()))
+        })?;
+        let state_now = self.session(|session| session.checkpoint().and_then(|last| last.state.clone()))?;
+        let continues = run.entry == EntryKind::ToolResult;
+        let base = if continues { Some(self.stored_message(run.message_index)?) } else { None };
+        let start = Cursor::new(run.start.get().saturating_add(OPENING_CHUNKS)).unwrap_or(run.start);
+        let from = match &committed {
+            Some((cursor, _)) if continues => *cursor,
+            _ => start,
+        };
+        let parse = |state: &Option<String>| state.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let mut admission = Admission::new(Opened {
+            vocabulary: run.vocabulary,
+            run: run.id.clone(),
+            message_id: run.message_id.clone(),
+            base,
+            state: parse(&state_now),
+            at: from,
+        });
+        let end = run.end;
+        self.each_stored(from, end, &mut |stored| {
+            if let Some((cursor, state)) = &committed
+                && cursor.next().is_ok_and(|next| next == stored.sequence)
+            {
+                // What was patched before the commit is in its state.
+                admission.set_state(parse(state));
+            }
+            admission.replay(stored.sequence, &stored.chunk);
+        })?;
+        if let Some((cursor, state)) = &committed
+            && admission.at() <= *cursor
+        {
+            admission.set_state(parse(state));
+        }
+        Ok(admission)
+    }
+
+    /// Ends a pushed run that its producer does not end itself, keeping what it has said.
+    pub fn bury_pushed(self: &Rc<Self>, run: &RunRow, outcome: Outcome) -> Result<(), HostError> {
+        let mut records = Vec::new();
+        match self.admission_of(run) {
+            Ok(mut admission) => {
+                records.extend(admission.close(true).into_iter().map(Record::from));
+                records.extend(self.last_commit(&admission));
+            }
+            // Rows that cannot be read must not keep the run alive.
+            Err(error) => console_error!("session {} run {}: {error}", self.log_name, run.id),
+        }
+        self.forget_admission();
+        console_log!("session {} run {}: settled without its producer", self.log_name, run.id);
+        self.finish(&run.fence(), outcome, &records)
+    }
+
+    /// The commit of a run that ends here.
+    pub fn last_commit(&self, admission: &Admission) -> Option<Record> {
+        let Folded { message, step_count, .. } = admission.last().ok()?;
+        Some(Record::Commit(Commit { message: message?, step_count }))
+    }
+}

@@ -1,0 +1,393 @@
+//! What a producer outside asks: it opens a run or claims one again, and appends its chunks. How it ends one: [`super::runs_end`].
+
+use std::rc::Rc;
+
+use futures::FutureExt;
+use futures::future::{Either, select};
+use serde_json::{Map, Value, json};
+use wasm_bindgen::JsCast;
+use web_sys::{ReadableStreamDefaultReader, Request};
+use worker::Response;
+
+use super::Answer;
+use super::refusals::{committed, facts, not_resumable, unread, unreadable};
+use crate::core::approval::Executor;
+use crate::core::caller::Caller;
+use crate::core::command::{Entry, Input, Keyed, WriteRefused};
+use crate::core::digest;
+use crate::core::error::Code;
+use crate::core::ids::{MessageId, RunId};
+use crate::core::record::Record;
+use crate::core::run::{Fence, RunStatus};
+use crate::core::storage::{RunRow, Storage};
+use crate::dialect::push::admit::Refused;
+use crate::dialect::push::append::Append;
+use crate::dialect::push::body::Begin;
+use crate::dialect::push::ndjson::{BadLine, Lines};
+use crate::dialect::push::numbers::{ProducerEpoch, ProducerSeq};
+use crate::dialect::ui::tool_result::{abandon, pending};
+use crate::shell::answer;
+use crate::shell::clock::{now, sleep};
+use crate::shell::host::Host;
+use crate::shell::incoming;
+use crate::shell::production::{Continued, Launch};
+use crate::shell::request::{body, header};
+
+impl Host {
+    /// `POST /sessions/:s/runs`.
+    pub(super) async fn open_run(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+        let limit = self.config.settings.max_request_bytes;
+        let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
+        let begin = Begin::parse(&bytes)
+            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        if let Some(run) = &begin.run
+            && let Some(row) = self.storage.run(run).map_err(|error| unreadable(&error.into()))?
+        {
+            return self.claim_again(caller, &row).await;
+        }
+        let keyed = begin.request_key.clone().map(|key| Keyed { key, input_hash: input_hash(&begin.messages) });
+        if let Some(keyed) = &keyed
+            && let Some(row) = self.storage.run_of_key(&keyed.key).map_err(|error| unreadable(&error.into()))?
+        {
+            if row.input_hash.as_deref() != Some(keyed.input_hash.as_str()) {
+                let code = Code::StateRequestKeyConflict;
+                return Err(answer::explained(code, code.message(), facts(json!({ "runId": row.id }))));
+            }
+            return self.claim_again(caller, &row).await;
+        }
+        let (entry, continued) = self.pushed_entry(caller, &begin)?;
+        self.session(|session| session.may_start(caller, &entry))
+            .map_err(|error| unreadable(&error))?
+            .map_err(|refused| self.refused(&refused))?;
+        let launch = Launch {
+            run: begin.run,
+            agent: "",
+            vocabulary: begin.vocabulary,
+            forwarded: None,
+            key: keyed,
+            entry,
+            continued,
+            abandoned: Vec::new(),
+            push: Some(begin.lease.unwrap_or(self.config.settings.lease)),
+            state: begin.state.map(|state| state.to_string()),
+            told: None,
+            held: false,
+        };
+        let run = self.start_run(caller, launch).map_err(|error| self.not_started(error))?;
+        self.settled_writes().await.map_err(|error| committed(unreadable(&error)))?;
+        Ok(answer::json(201, &Value::Object(self.claim_of(&run))))
+    }
+
+    /// What the run answers: the producer's messages, or the answers that a suspended run has got meanwhile.
+    fn pushed_entry(&self, caller: &Caller, begin: &Begin) -> Result<(Entry, Option<Continued>), Response> {
+        let suspended = self.session(|session| {
+            session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned()
+        });
+        let suspended = suspended.map_err(|error| unreadable(&error))?;
+        if let (Some(run), true, false) = (&suspended, begin.messages.is_empty(), begin.supersede) {
+            let message = self.stored_message(run.message_index).map_err(|error| unreadable(&error))?;
+            if !pending(&message, Executor::Producer).is_empty() {
+                return Err(not_resumable("Calls of the paused run wait for their answers", "calls_pending"));
+            }
+            let mut answers = Vec::new();
+            if let Some(end) = run.end {
+                let read = self.each_stored(end, None, &mut |stored| answers.push(stored.chunk));
+                read.map_err(|error| unreadable(&error))?;
+            }
+            let entry = Entry::Results { message: message.to_string() };
+            return Ok((entry, Some(Continued { message, answers })));
+        }
+        let places = self.places(caller)?;
+        let mut inputs = Vec::new();
+        for message in &begin.messages {
+            let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let id = text("id");
+            if places.iter().any(|place| place.id.as_str() == id) {
+                let words = "messages: a message of this id is stored already; name the run, or give the message an id of its own";
+                return Err(answer::explained(Code::ValidationError, words, Map::new()));
+            }
+            inputs.push((Input { id: MessageId::new(id), json: message.to_string() }, text("role")));
+        }
+        let abandoned = match suspended.filter(|_| begin.supersede) {
+            None => None,
+            Some(run) => {
+                let message = self.stored_message(run.message_index).map_err(|error| unreadable(&error))?;
+                Some(abandon(message).to_string())
+            }
+        };
+        Ok((Entry::Push { inputs, supersede: begin.supersede, abandoned }, None))
+    }
+
+    /// A claim of a run that exists: whoever wrote it is fenced off, and the answer says what is stored.
+    async fn claim_again(self: &Rc<Self>, caller: &Caller, row: &RunRow) -> Answer {
+        self.session(|session| session.authorise(caller).map(|_| ()))
+            .map_err(|error| unreadable(&error))?
+            .map_err(super::refusals::absent)?;
+        let claimed = self.session(|session| session.claim_again(now(), &row.id));
+        let effects = match claimed.map_err(|error| unreadable(&error))? {
+            Ok((_, effects)) => effects,
+            Err(refused) => return Err(self.write_refused(&row.id, &refused)),
+        };
+        self.persist(effects).map_err(|error| unreadable(&error))?;
+        self.forget_admission();
+        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        let run = run.unwrap_or_else(|| row.clone());
+        Ok(answer::json(200, &Value::Object(self.claim_of(&run))))
+    }
+
+    /// What a producer must know of the run that it holds.
+    fn claim_of(&self, run: &RunRow) -> Map<String, Value> {
+        let mut claim = self.lease_of(run);
+        let place = self.session(|session| {
+            (session.log().head(), session.checkpoint().map(|last| last.sequence), session.expected(&run.fence()).ok())
+        });
+        let (head, committed, expected) = place.unwrap_or_default();
+        claim.extend(facts(json!({
+            "fromSequence": run.start,
+            "resumeMessageId": run.message_id,
+            "head": head,
+            "committedSequence": committed,
+            "expected": expected,
+        })));
+        claim
+    }
+
+    pub(super) fn lease_of(&self, run: &RunRow) -> Map<String, Value> {
+        facts(json!({
+            "runId": run.id,
+            "epoch": run.epoch,
+            "leaseMs": run.push.as_ref().map(|push| push.lease),
+            "leaseExpiresAt": run.lease_until,
+        }))
+    }
+
+    /// `POST …/runs/:run/chunks`.
+    pub(super) async fn append_chunks(self: &Rc<Self>, request: &Request, run: &RunId) -> Answer {
+        let (fence, first) = numbered(request, run)?;
+        let kind = header(request, "content-type").unwrap_or_default();
+        if kind.contains("ndjson") || kind.contains("jsonl") {
+            return self.append_lines(request, &fence, first).await;
+        }
+        let limit = self.config.settings.max_request_bytes;
+        let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
+        let vocabulary = self.vocabulary(&fence)?;
+        let append = Append::parse(&bytes, vocabulary)
+            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        match append.then {
+            None => {
+                self.take_chunks(&fence, first.get(), append.chunks)?;
+                self.acknowledge(&fence).await
+            }
+            Some(control) => self.append_and(&fence, first, append.chunks, control).await,
+        }
+    }
+
+    /// A body of lines, which may stay open for the run's whole life: each is stored as it arrives, those that arrive closely together in
+    /// one flush.
+    async fn append_lines(self: &Rc<Self>, request: &Request, fence: &Fence, first: ProducerSeq) -> Answer {
+        let Some(stream) = request.body() else { return self.acknowledge(fence).await };
+        let reader: ReadableStreamDefaultReader = stream.get_reader().unchecked_into();
+        let refused = self.read_lines(&reader, fence, first).await;
+        if let Err(refusal) = refused {
+            let _ = reader.cancel();
+            return Err(refusal);
+        }
+        self.acknowledge(fence).await
+    }
+
+    async fn read_lines(
+        self: &Rc<Self>,
+        reader: &ReadableStreamDefaultReader,
+        fence: &Fence,
+        first: ProducerSeq,
+    ) -> Result<(), Response> {
+        let wait = self.config.settings.batch_wait;
+        let mut lines = Lines::new(self.config.settings.max_request_bytes);
+        let (mut number, mut waiting, mut flushed) = (first.get(), Vec::new(), now());
+        let mut reading = Box::pin(incoming::next(reader).fuse());
+        loop {
+            let due = flushed.after(wait).since(now());
+            let timer = async {
+                if waiting.is_empty() { std::future::pending::<()>().await } else { sleep(due).await }
+            };
+            let piece = match select(&mut reading, Box::pin(timer)).await {
+                Either::Right(_) => {
+                    number = self.flush_lines(fence, number, &mut waiting)?;
+                    flushed = now();
+                    continue;
+                }
+                Either::Left((piece, _)) => piece,
+            };
+            let (taken, ended) = match piece {
+                Ok(Some(bytes)) => (lines.push(&bytes), false),
+                Ok(None) => (lines.finish(), true),
+                // A body that broke is sent again from where the log ends; the line that was cut counts as not sent.
+                Err(_) => {
+                    self.flush_lines(fence, number, &mut waiting)?;
+                    return Err(answer::explained(Code::ValidationError, "the body broke off", Map::new()));
+                }
+            };
+            waiting.extend(taken.values);
+            if ended || taken.bad.is_some() || now() >= flushed.after(wait) {
+                number = self.flush_lines(fence, number, &mut waiting)?;
+                flushed = now();
+            }
+            match taken.bad {
+                Some(bad) => return Err(self.bad_line(fence, bad)),
+                None if ended => return Ok(()),
+                None => reading = Box::pin(incoming::next(reader).fuse()),
+            }
+        }
+    }
+
+    fn flush_lines(self: &Rc<Self>, fence: &Fence, first: u64, waiting: &mut Vec<Value>) -> Result<u64, Response> {
+        let values = std::mem::take(waiting);
+        let next = first.saturating_add(u64::try_from(values.len()).unwrap_or(u64::MAX));
+        // Line by line: what stands before a bad one is stored.
+        let known = self.skip(fence, first, values.len())?;
+        let fresh: Vec<Value> = values.into_iter().skip(known).collect();
+        let mut admission = self.admission(fence)?;
+        let mut records: Vec<Record> = Vec::new();
+        let mut bad = None;
+        for (index, value) in fresh.into_iter().enumerate() {
+            match admission.admit(value) {
+                Ok(admitted) => records.push(admitted.into()),
+                Err(reason) => {
+                    bad = Some(Refused { index: index.saturating_add(known), reason });
+                    break;
+                }
+            }
+        }
+        self.store_chunks(fence, &records)?;
+        self.keep_admission(fence, admission);
+        match bad {
+            Some(refused) => Err(self.bad_chunk(fence, first, &refused)),
+            None => Ok(next),
+        }
+    }
+
+    /// Stores chunks, all or none; those whose numbers are taken are stored already.
+    pub(super) fn take_chunks(self: &Rc<Self>, fence: &Fence, first: u64, chunks: Vec<Value>) -> Result<(), Response> {
+        let known = self.skip(fence, first, chunks.len())?;
+        let admission = self.admission(fence)?;
+        let (admission, records) = admission
+            .admit_all(chunks.into_iter().skip(known))
+            .map_err(|refused| self.bad_chunk(fence, first, &Refused { index: refused.index.saturating_add(known), ..refused }))?;
+        self.store_chunks(fence, &records)?;
+        self.keep_admission(fence, admission);
+        Ok(())
+    }
+
+    /// How many of `count` chunks from this number on are stored already.
+    pub(super) fn skip(&self, fence: &Fence, first: u64, count: usize) -> Result<usize, Response> {
+        let taken = self.session(|session| session.taken(fence, first)).map_err(|error| unreadable(&error))?;
+        let taken = taken.map_err(|refused| self.write_refused(&fence.run, &refused))?;
+        Ok(usize::try_from(taken).unwrap_or(usize::MAX).min(count))
+    }
+
+    fn store_chunks(self: &Rc<Self>, fence: &Fence, records: &[Record]) -> Result<(), Response> {
+        let _ = self.session(|session| session.renew(now(), fence));
+        if records.is_empty() {
+            return Ok(());
+        }
+        let effects = self.write_with_room(|session| session.append(fence, records));
+        let effects = effects.map_err(|error| unreadable(&error))?;
+        let effects = effects.map_err(|refused| {
+            if matches!(refused, WriteRefused::NoRoom { .. }) {
+                let _ = self.conclude(fence, crate::core::run::Outcome::Failed(Code::StateSessionFull));
+            }
+            self.write_refused(&fence.run, &refused)
+        })?;
+        self.persist(effects).map_err(|error| unreadable(&error))
+    }
+
+    /// The answer to a write, once it is durable.
+    pub(super) async fn acknowledge(self: &Rc<Self>, fence: &Fence) -> Answer {
+        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
+        let Some(run) = run.map_err(|error| unreadable(&error))? else {
+            return Err(self.write_refused(&fence.run, &WriteRefused::Superseded));
+        };
+        if run.epoch != fence.epoch {
+            return Err(self.write_refused(&fence.run, &WriteRefused::StaleEpoch(run.epoch)));
+        }
+        Ok(answer::json(200, &Value::Object(self.ack(&run))))
+    }
+
+    pub(super) fn ack(&self, run: &RunRow) -> Map<String, Value> {
+        let place = self.session(|session| (session.log().head(), session.expected(&run.fence()).ok()));
+        let (head, expected) = place.unwrap_or_default();
+        let expected = expected.or(run.push.as_ref().map(|push| push.next));
+        let mut ack = self.lease_of(run);
+        let first = run.start.next().ok();
+        ack.extend(facts(json!({
+            "firstSequence": first,
+            "lastSequence": run.end.unwrap_or(head),
+            "head": head,
+            "expected": expected,
+            "status": run.status,
+            "stopRequested": run.status == RunStatus::Interrupted,
+        })));
+        ack
+    }
+
+    fn bad_chunk(&self, fence: &Fence, first: u64, refused: &Refused) -> Response {
+        let number = first.saturating_add(u64::try_from(refused.index).unwrap_or(u64::MAX));
+        let expected = self.session(|session| session.expected(fence).ok()).ok().flatten();
+        let facts = facts(json!({
+            "index": refused.index,
+            "number": number,
+            "reason": refused.reason.to_string(),
+            "expected": expected,
+        }));
+        answer::explained(Code::ValidationError, &refused.to_string(), facts)
+    }
+
+    fn bad_line(&self, fence: &Fence, bad: BadLine) -> Response {
+        let expected = self.session(|session| session.expected(fence).ok()).ok().flatten();
+        let facts = facts(json!({ "index": bad.index(), "reason": bad.to_string(), "expected": expected }));
+        answer::explained(Code::ValidationError, &bad.to_string(), facts)
+    }
+
+    /// Why a write changed nothing, with the fact that the producer needs.
+    pub(super) fn write_refused(&self, run: &RunId, refused: &WriteRefused) -> Response {
+        let code = refused.code();
+        let status = self.storage.run(run).ok().flatten().map(|row| row.status);
+        let mut known = facts(json!({ "runId": run, "runStatus": status }));
+        match refused {
+            WriteRefused::StaleEpoch(epoch) => known.extend(facts(json!({ "epoch": epoch }))),
+            WriteRefused::Gap(expected) => known.extend(facts(json!({ "expected": expected }))),
+            WriteRefused::Place(floor, head) => {
+                let words = format!("throughSequence must lie from {floor} to {head}");
+                known.extend(facts(json!({ "floor": floor, "head": head })));
+                return answer::explained(code, &words, known);
+            }
+            WriteRefused::Ended => {
+                known.insert("stopRequested".into(), (status == Some(RunStatus::Interrupted)).into());
+            }
+            WriteRefused::Superseded if status.is_none() => return answer::explained(Code::StateSessionNotFound, "No such run", Map::new()),
+            _ => {}
+        }
+        answer::explained(code, code.message(), known)
+    }
+}
+
+/// What the writer of a run carries.
+pub(super) fn fence(request: &Request, run: &RunId) -> Result<Fence, Response> {
+    let epoch = ProducerEpoch::parse(header(request, "producer-epoch").as_deref());
+    let epoch = epoch.map_err(|invalid| answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()))?;
+    Ok(Fence { run: run.clone(), epoch: epoch.get() })
+}
+
+/// The same, and the number of what the request brings.
+pub(super) fn numbered(request: &Request, run: &RunId) -> Result<(Fence, ProducerSeq), Response> {
+    let fence = fence(request, run)?;
+    let number = ProducerSeq::parse(header(request, "producer-seq").as_deref());
+    let number = number.map_err(|invalid| answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()))?;
+    Ok((fence, number))
+}
+
+fn input_hash(messages: &[Value]) -> String {
+    digest::full(&Value::Array(messages.to_vec()).to_string())
+}

@@ -1,0 +1,315 @@
+//! How a producer outside commits, renews, ends, fails and pauses its run, and what it is told.
+
+use std::rc::Rc;
+
+use futures::future::{Either, select};
+use serde_json::{Map, Value, json};
+use web_sys::Request;
+use worker::Response;
+
+use super::Answer;
+use super::refusals::{absent, facts, unread, unreadable};
+use super::runs::{fence, numbered};
+use crate::core::caller::Caller;
+use crate::core::command::{Effects, WriteRefused};
+use crate::core::error::Code;
+use crate::core::ids::{Cursor, RunId};
+use crate::core::record::Record;
+use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
+use crate::core::session::push::PushCommit;
+use crate::core::storage::{RunRow, Storage};
+use crate::core::time::Millis;
+use crate::dialect::push::admit::{Admission, Folded, NotWhole, Refused};
+use crate::dialect::push::append::Control;
+use crate::dialect::push::body::{CommitBody, EndBody, EndStatus, FailBody, PauseBody, Refusal, Renew};
+use crate::dialect::push::numbers::ProducerSeq;
+use crate::dialect::route::query_value;
+use crate::dialect::ui::tool_result::pending;
+use crate::shell::answer;
+use crate::shell::clock::{now, sleep};
+use crate::shell::host::Host;
+use crate::shell::request::{Leaving, body};
+
+/// How long a question about what clients want waits for something new.
+const CONTROL_WAIT: Millis = Millis::new(20_000);
+
+/// Most bytes of what a producer says with its end.
+const MAX_RESULT_BYTES: usize = 256 << 10;
+
+impl Host {
+    /// `POST …/commit`.
+    pub(super) async fn commit_run(self: &Rc<Self>, request: &Request, run: &RunId) -> Answer {
+        let (fence, number) = numbered(request, run)?;
+        let bytes = self.push_body(request).await?;
+        let commit = CommitBody::parse(&bytes, self.vocabulary(&fence)?).map_err(|refusal| invalid(&refusal))?;
+        if self.skip(&fence, number.get(), 1)? == 0 {
+            self.commit_now(&fence, commit)?;
+        }
+        self.acknowledge(&fence).await
+    }
+
+    fn commit_now(self: &Rc<Self>, fence: &Fence, commit: CommitBody) -> Result<(), Response> {
+        let mut admission = self.admission(fence)?;
+        let (made, effects) = {
+            let commit = self.pushed_commit(fence, &admission, commit)?;
+            let state = commit.state.clone();
+            let effects = self.session(|session| session.commit(now(), fence, commit));
+            (state, effects.map_err(|error| unreadable(&error))?)
+        };
+        self.store(fence, effects)?;
+        if let Some(state) = made.and_then(|state| serde_json::from_str::<Value>(&state).ok()) {
+            admission.set_state(Some(state));
+        }
+        self.keep_admission(fence, admission);
+        Ok(())
+    }
+
+    /// What a commit covers: what its body says, and what the object makes of the chunks.
+    fn pushed_commit(&self, fence: &Fence, admission: &Admission, body: CommitBody) -> Result<PushCommit, Response> {
+        let row = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        let row = row.ok_or_else(|| self.write_refused(&fence.run, &WriteRefused::Superseded))?;
+        let head = self.session(|session| session.log().head()).map_err(|error| unreadable(&error))?;
+        let folded = match body.through {
+            Some(through) if through < head => self.folded_through(&row, through),
+            Some(_) => admission.here(),
+            None => admission.commit(),
+        };
+        let folded = match (folded, &body.messages, row.vocabulary) {
+            (Ok(folded), ..) => Some(folded),
+            // Messages of the producer's own need no fold, but they must not end in the middle of a part either.
+            (Err(NotWhole::Opaque | NotWhole::NoStep), Some(_), _) => None,
+            (Err(not_whole), ..) => return Err(answer::explained(Code::ValidationError, &not_whole.to_string(), Map::new())),
+        };
+        let through = body.through.or_else(|| folded.as_ref().map(|folded| folded.cursor)).unwrap_or(head);
+        let Folded { message, step_count, state, .. } = folded.unwrap_or(Folded {
+            message: None,
+            cursor: through,
+            step_count: 0,
+            state: None,
+        });
+        let messages = match body.messages {
+            Some(messages) => messages,
+            None => message.into_iter().collect(),
+        };
+        let named = |(index, mut message): (usize, Value)| {
+            if let (0, Value::Object(map)) = (index, &mut message) {
+                // The first is the one that responses write, under the id that they have.
+                map.insert("id".into(), row.message_id.as_str().into());
+            }
+            let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or("assistant").to_owned();
+            (text("id"), text("role"), message.to_string())
+        };
+        Ok(PushCommit {
+            through,
+            messages: messages.into_iter().enumerate().map(named).collect(),
+            state: body.state.or(state).map(|state| state.to_string()),
+            step_count: body.step_count.unwrap_or(step_count),
+        })
+    }
+
+    /// The fold at a place that lies behind the run already.
+    fn folded_through(&self, row: &RunRow, through: Cursor) -> Result<Folded, NotWhole> {
+        let past = RunRow { end: Some(through), ..row.clone() };
+        self.forget_admission();
+        let admission = self.admission_of(&past).map_err(|_| NotWhole::NoSuchPlace)?;
+        self.forget_admission();
+        if admission.at() == through { admission.here() } else { Err(NotWhole::NoSuchPlace) }
+    }
+
+    /// `POST …/renew`.
+    pub(super) async fn renew_run(self: &Rc<Self>, request: &Request, run: &RunId) -> Answer {
+        let fence = fence(request, run)?;
+        let bytes = self.push_body(request).await?;
+        Renew::parse(&bytes).map_err(|refusal| invalid(&refusal))?;
+        let expected = self.session(|session| session.expected(&fence)).map_err(|error| unreadable(&error))?;
+        expected.map_err(|refused| self.write_refused(run, &refused))?;
+        self.session(|session| session.renew(now(), &fence)).map_err(|error| unreadable(&error))?;
+        self.acknowledge(&fence).await
+    }
+
+    /// `POST …/end`, `…/fail` and `…/pause`.
+    pub(super) async fn end_run(self: &Rc<Self>, request: &Request, run: &RunId, name: &str) -> Answer {
+        let (fence, number) = numbered(request, run)?;
+        let bytes = self.push_body(request).await?;
+        let control = match name {
+            "end" => EndBody::parse(&bytes).map(Control::End),
+            "fail" => FailBody::parse(&bytes).map(Control::Fail),
+            _ => PauseBody::parse(&bytes).map(Control::Pause),
+        };
+        let control = control.map_err(|refusal| invalid(&refusal))?;
+        self.append_and(&fence, number, Vec::new(), control).await
+    }
+
+    /// Chunks and what follows them, in one transaction.
+    pub(super) async fn append_and(
+        self: &Rc<Self>,
+        fence: &Fence,
+        first: ProducerSeq,
+        chunks: Vec<Value>,
+        control: Control,
+    ) -> Answer {
+        let number = first.after(chunks.len()).get();
+        let said = self.session(|session| session.has_said(fence, number)).map_err(|error| unreadable(&error))?;
+        if said {
+            return self.acknowledge(fence).await;
+        }
+        let count = chunks.len().saturating_add(1);
+        let known = self.skip(fence, first.get(), count)?;
+        if known >= count {
+            return self.acknowledge(fence).await;
+        }
+        if let Control::Commit(commit) = control {
+            self.take_chunks(fence, first.get(), chunks)?;
+            self.commit_now(fence, commit)?;
+            return self.acknowledge(fence).await;
+        }
+        let admission = self.admission(fence)?;
+        let admitted = admission.admit_all(chunks.into_iter().skip(known));
+        let (mut admission, mut records) = admitted.map_err(|refused| {
+            self.bad_chunk(fence, first.get(), &Refused { index: refused.index.saturating_add(known), ..refused })
+        })?;
+        let (outcome, result) = self.outcome_of(fence, control, &admission)?;
+        let broken = matches!(outcome, Outcome::Failed(_) | Outcome::Interrupted);
+        records.extend(admission.close(broken).into_iter().map(Record::from));
+        records.extend(self.last_commit(&admission));
+        let effects = self.write_with_room(|session| {
+            session.finish_pushed(now(), fence, outcome, &records, (number, result.clone()))
+        });
+        self.store(fence, effects.map_err(|error| unreadable(&error))?)?;
+        self.forget_admission();
+        self.log_settled(fence);
+        self.arm_next();
+        self.acknowledge(fence).await
+    }
+
+    fn outcome_of(
+        &self,
+        fence: &Fence,
+        control: Control,
+        admission: &Admission,
+    ) -> Result<(Outcome, Option<String>), Response> {
+        Ok(match control {
+            Control::Commit(_) => return Err(answer::error(Code::FrameworkInternalError)),
+            Control::End(EndBody { status, output, usage }) => {
+                let outcome = match status {
+                    EndStatus::Completed => Outcome::Completed,
+                    EndStatus::Interrupted => Outcome::Interrupted,
+                };
+                (outcome, result_of(output, usage))
+            }
+            Control::Fail(FailBody { failure }) => {
+                worker::console_error!("session {} run {}: {failure}", self.log_name, fence.run);
+                let _ = self.session(|session| session.advise_retry(fence, failure.retry_after_ms));
+                (Outcome::Failed(failure.code), None)
+            }
+            Control::Pause(PauseBody { pending, .. }) => {
+                let waits = admission.pending_calls();
+                let missing = pending.into_iter().flatten().find(|call| !waits.contains(call));
+                let opaque = self.vocabulary(fence)? == Vocabulary::Opaque;
+                if !opaque && let Some(call) = missing {
+                    let words = format!("pending: the run's message has no call {call:?} that waits");
+                    return Err(answer::explained(Code::ValidationError, &words, Map::new()));
+                }
+                (Outcome::Suspended, None)
+            }
+        })
+    }
+
+    /// `GET …/control`: what clients want of the run, as soon as there is something that the producer does not know.
+    pub(super) async fn control_run(
+        self: &Rc<Self>,
+        caller: &Caller,
+        request: &Request,
+        query: &str,
+        run: &RunId,
+    ) -> Answer {
+        let number = |name: &str| query_value(query, name).and_then(|text| text.parse::<u64>().ok());
+        let known = number("answers").unwrap_or(0);
+        let wait = number("wait").map_or(CONTROL_WAIT, |ms| Millis::new(ms).min(CONTROL_WAIT));
+        let deadline = now().after(wait);
+        let mut leaving = Leaving::of(request);
+        loop {
+            let seen = self.seen_by_producer(caller, run)?;
+            let answers = seen.get("answers").and_then(Value::as_array).map_or(0, Vec::len);
+            let news = seen.get("status") != Some(&"running".into()) || u64::try_from(answers).unwrap_or(0) > known;
+            let paused = seen.get("status") == Some(&"suspended_client_tool".into());
+            let left = deadline.since(now());
+            let told = if paused { u64::try_from(answers).unwrap_or(0) > known } else { news };
+            if told || left == Millis::default() {
+                return Ok(answer::json(200, &Value::Object(seen)));
+            }
+            let moved = self.moved();
+            let timer = sleep(left);
+            if let Either::Right(_) = select(select(moved, timer), Box::pin(leaving.left())).await {
+                return Err(answer::gone());
+            }
+        }
+    }
+
+    fn seen_by_producer(&self, caller: &Caller, run: &RunId) -> Result<Map<String, Value>, Response> {
+        let current = self.session(|session| session.pushed_run(caller, run).map(|run| run.cloned()));
+        let current = current.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        let row = match current {
+            Some(row) => row,
+            None => {
+                let row = self.storage.run(run).map_err(|error| unreadable(&error.into()))?;
+                row.ok_or_else(|| answer::explained(Code::StateSessionNotFound, "No such run", Map::new()))?
+            }
+        };
+        let mut seen = self.lease_of(&row);
+        seen.extend(facts(json!({
+            "status": row.status,
+            "stopRequested": row.status == RunStatus::Interrupted,
+            "superseded": row.status == RunStatus::Superseded,
+        })));
+        if row.status == RunStatus::SuspendedClientTool {
+            let mut answers = Vec::new();
+            if let Some(end) = row.end {
+                let read = self.each_stored(end, None, &mut |stored| {
+                    answers.push(crate::model::push_agent::result(&stored.chunk));
+                });
+                read.map_err(|error| unreadable(&error))?;
+            }
+            let message = self.stored_message(row.message_index).map_err(|error| unreadable(&error))?;
+            let complete = pending(&message, crate::core::approval::Executor::Producer).is_empty();
+            seen.extend(facts(json!({ "answers": answers, "complete": complete })));
+        }
+        Ok(seen)
+    }
+
+    fn store(
+        self: &Rc<Self>,
+        fence: &Fence,
+        effects: Result<Effects, WriteRefused>,
+    ) -> Result<(), Response> {
+        let effects = effects.map_err(|refused| self.write_refused(&fence.run, &refused))?;
+        self.persist(effects).map_err(|error| unreadable(&error))
+    }
+
+    async fn push_body(&self, request: &Request) -> Result<Vec<u8>, Response> {
+        let limit = self.config.settings.max_request_bytes;
+        body(request, limit).await.map_err(|error| unread(&error, limit))
+    }
+}
+
+fn invalid(refusal: &Refusal) -> Response {
+    answer::explained(refusal.code(), &refusal.to_string(), Map::new())
+}
+
+/// What is kept of a run's result. A part that is too large is left out, and its name says so.
+fn result_of(output: Option<Value>, usage: Option<Value>) -> Option<String> {
+    let mut kept = Map::new();
+    let mut omitted = Vec::new();
+    for (name, part) in [("output", output), ("usage", usage)] {
+        let Some(part) = part else { continue };
+        if part.to_string().len() > MAX_RESULT_BYTES {
+            omitted.push(Value::from(name));
+        } else {
+            kept.insert(name.into(), part);
+        }
+    }
+    if !omitted.is_empty() {
+        kept.insert("omitted".into(), Value::Array(omitted));
+    }
+    (!kept.is_empty()).then(|| Value::Object(kept).to_string())
+}
