@@ -25,14 +25,16 @@ const END: &[u8] = b"\n\n";
 pub struct BadFrame;
 
 /// Encodes a chunk at its place in the log. Keys that the stamp owns are replaced on the chunk; all bookkeeping stands last.
+/// A step's number on a chunk of no attempt is the producer's own word, and stays where it is.
 pub fn encode(sequence: Sequence, chunk: &Chunk, stamp: &Stamp, out: &mut Vec<u8>) {
     let head = format!("event: chunk\nid: {sequence}\ndata: {{\"sequence\":{sequence},\"chunk\":{{");
     out.extend_from_slice(head.as_bytes());
-    for (key, value) in chunk.as_map().iter().filter(|(key, _)| !STAMP_KEYS.contains(&key.as_str())) {
+    let [run, attempt, step, continues] = STAMP_KEYS;
+    let own = |key: &str| !STAMP_KEYS.contains(&key) || (key == step && stamp.attempt.is_none());
+    for (key, value) in chunk.as_map().iter().filter(|(key, _)| own(key)) {
         pair(key, value, out);
         out.push(b',');
     }
-    let [run, attempt, step, continues] = STAMP_KEYS;
     pair(run, stamp.run.as_str(), out);
     if let Some((id, number)) = &stamp.attempt {
         out.push(b',');
@@ -173,7 +175,7 @@ mod tests {
         encode(Sequence::new(1).unwrap(), &chunk, &bare, &mut out);
         let text = String::from_utf8(out.clone()).unwrap();
         assert!(
-            text.ends_with("\"chunk\":{\"type\":\"x\",\"a\":1,\"b\":2,\"c\":3,\"runId\":\"r\\\"1\"}}\n\n"),
+            text.ends_with("\"chunk\":{\"type\":\"x\",\"step\":9,\"a\":1,\"b\":2,\"c\":3,\"runId\":\"r\\\"1\"}}\n\n"),
             "{text}"
         );
         assert_eq!(decode(&out).unwrap()[0].attempt(), None);

@@ -8,7 +8,7 @@
 //! * [`batch`]: when a producer's records are flushed.
 //! * [`retention`]: what is kept, how long, and how far the log is cut.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
-//! * [`snapshot`]: the committed conversation.
+//! * [`snapshot`]: the committed conversation. [`state`]: the custom state beside it, and patches of it.
 //! * [`counters`]: what an object has done; [`digest`]: ids that log lines may carry. [`config`]: the deployment's settings.
 //! * [`event_stream`]: server-sent events, from bytes cut anywhere. [`lenient_json`]: JSON that cuts an emoji in two.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
@@ -38,6 +38,7 @@ pub mod session;
 #[cfg(test)]
 mod session_tests;
 pub mod snapshot;
+pub mod state;
 pub mod storage;
 pub mod time;
 pub mod view;

@@ -237,8 +237,14 @@ impl Fold {
         open
     }
 
+    /// The chunk ids of the text and reasoning parts that are open; the flag says which of them are reasoning.
+    pub fn open_blocks(&self) -> impl Iterator<Item = (&str, bool)> {
+        let text = self.text.keys().map(|id| (id.as_str(), false));
+        text.chain(self.reasoning.keys().map(|id| (id.as_str(), true)))
+    }
+
     /// Whether a text part (or, with `reasoning`, a reasoning part) of this chunk id is open.
-    pub(super) fn is_open(&self, id: &str, reasoning: bool) -> bool {
+    pub fn is_open(&self, id: &str, reasoning: bool) -> bool {
         if reasoning { self.reasoning.contains_key(id) } else { self.text.contains_key(id) }
     }
 

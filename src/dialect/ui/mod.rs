@@ -3,7 +3,7 @@
 //! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each; `values` says what fits a key.
 //! * [`sanitise`]: a stored chunk as one client generation accepts it.
 //! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls, `fold_attempts` the one for
-//!   attempts of a step, `metadata` the one for metadata,
+//!   attempts of a step, [`fold_calls`] the calls of a message as other rooms see them, `metadata` the one for metadata,
 //!   [`partial_json`] reads an input that is still being streamed.
 //! * [`attempts`]: which attempts of a step a replay leaves out.
 //! * [`lens`]: what one response shows of the log; [`resync`] makes the events that tell a client to read again.
@@ -22,6 +22,7 @@ mod calls;
 mod delta;
 pub mod fold;
 mod fold_attempts;
+pub mod fold_calls;
 pub mod held;
 pub mod identity;
 pub mod lens;
@@ -35,7 +36,7 @@ pub mod response;
 pub mod resync;
 pub mod sanitise;
 #[cfg(test)]
-mod testing;
+pub(super) mod testing;
 mod tool;
 pub mod tool_result;
 pub mod tool_submit;

@@ -13,16 +13,16 @@ use crate::core::chunk::Chunk;
 use crate::core::ids::{AttemptId, MessageId, RunId, Sequence};
 use crate::core::record::{Commit, Record};
 
-pub(super) fn writer() -> RunWriter {
+pub(in crate::dialect) fn writer() -> RunWriter {
     RunWriter::new(RunId::new("r"), MessageId::new("m"))
 }
 
-pub(super) fn chunk(value: Value) -> Chunk {
+pub(in crate::dialect) fn chunk(value: Value) -> Chunk {
     Chunk::parse(value).unwrap()
 }
 
 /// As the log stores it.
-pub(super) fn stamp(chunk: &Chunk, attempt: Option<&(AttemptId, u32)>) -> Chunk {
+pub(in crate::dialect) fn stamp(chunk: &Chunk, attempt: Option<&(AttemptId, u32)>) -> Chunk {
     let chunk = chunk.clone().with("runId", "r");
     match attempt {
         Some((id, step)) => chunk.with("attemptId", id.as_str()).with("step", *step),
@@ -30,7 +30,7 @@ pub(super) fn stamp(chunk: &Chunk, attempt: Option<&(AttemptId, u32)>) -> Chunk 
     }
 }
 
-pub(super) fn stored(entries: &[Record]) -> Vec<Chunk> {
+pub(in crate::dialect) fn stored(entries: &[Record]) -> Vec<Chunk> {
     let chunk = |entry: &Record| match entry {
         Record::Chunk { chunk, attempt } => Some(stamp(chunk, attempt.as_ref())),
         Record::Commit(_) => None,
@@ -38,7 +38,7 @@ pub(super) fn stored(entries: &[Record]) -> Vec<Chunk> {
     entries.iter().filter_map(chunk).collect()
 }
 
-pub(super) fn run(chunks: &[Value]) -> Vec<Record> {
+pub(in crate::dialect) fn run(chunks: &[Value]) -> Vec<Record> {
     let mut writer = writer();
     let mut out = writer.open();
     for value in chunks {
@@ -48,7 +48,7 @@ pub(super) fn run(chunks: &[Value]) -> Vec<Record> {
     out
 }
 
-pub(super) fn last_commit(entries: &[Record]) -> Option<&Commit> {
+pub(in crate::dialect) fn last_commit(entries: &[Record]) -> Option<&Commit> {
     entries.iter().rev().find_map(|entry| match entry {
         Record::Commit(commit) => Some(commit),
         Record::Chunk { .. } => None,
@@ -56,7 +56,7 @@ pub(super) fn last_commit(entries: &[Record]) -> Option<&Commit> {
 }
 
 /// The keys that 6.0.0 allows, spelled out again so that a slip in the table does not hide here.
-pub(super) fn allowed_by_6_0_0(kind: &str) -> Option<&'static [&'static str]> {
+pub(in crate::dialect) fn allowed_by_6_0_0(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "start" => &["messageId", "messageMetadata"],
         "start-step" | "finish-step" | "abort" => &[],
@@ -94,17 +94,17 @@ pub(super) fn allowed_by_6_0_0(kind: &str) -> Option<&'static [&'static str]> {
 
 /// A client of 6.0.0 in a few lines: what it would fail on panics here.
 #[derive(Default)]
-pub(super) struct Client {
-    pub(super) text: BTreeSet<String>,
-    pub(super) reasoning: BTreeSet<String>,
+pub(in crate::dialect) struct Client {
+    pub(in crate::dialect) text: BTreeSet<String>,
+    pub(in crate::dialect) reasoning: BTreeSet<String>,
     inputs: BTreeSet<String>,
-    pub(super) calls: BTreeSet<String>,
-    pub(super) started: bool,
-    pub(super) finished: bool,
+    pub(in crate::dialect) calls: BTreeSet<String>,
+    pub(in crate::dialect) started: bool,
+    pub(in crate::dialect) finished: bool,
 }
 
 impl Client {
-    pub(super) fn read(&mut self, frame: &Map<String, Value>) {
+    pub(in crate::dialect) fn read(&mut self, frame: &Map<String, Value>) {
         let kind = frame["type"].as_str().unwrap();
         let allowed = allowed_by_6_0_0(kind).unwrap_or_else(|| panic!("unknown type {kind}"));
         for (key, value) in frame {
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    pub(super) fn read_all(&mut self, chunks: &[Chunk]) {
+    pub(in crate::dialect) fn read_all(&mut self, chunks: &[Chunk]) {
         for chunk in chunks {
             if let Some(frame) = sanitise(chunk.clone(), Floor::default()) {
                 self.read(&frame);
@@ -154,13 +154,13 @@ impl Client {
 }
 
 /// A replay leaves superseded attempts out, and a live response breaks when it has sent the start of one.
-pub(super) fn surviving(chunks: &[Chunk]) -> Vec<Chunk> {
+pub(in crate::dialect) fn surviving(chunks: &[Chunk]) -> Vec<Chunk> {
     let number = |at| Sequence::new(at as u64 + 1).unwrap();
     let attempts = Attempts::of(chunks.iter().enumerate().map(|(at, chunk)| (number(at), chunk)));
     chunks.iter().filter(|chunk| !attempts.superseded().leaves_out(chunk)).cloned().collect()
 }
 
-pub(super) fn producer_chunk() -> impl Strategy<Value = Value> {
+pub(in crate::dialect) fn producer_chunk() -> impl Strategy<Value = Value> {
     let id = prop::sample::select(vec!["0", "1"]);
     let call = prop::sample::select(vec!["a", "b"]);
     let kind = prop::sample::select(vec![
@@ -225,7 +225,7 @@ pub(super) fn producer_chunk() -> impl Strategy<Value = Value> {
     })
 }
 
-pub(super) fn seed() -> Value {
+pub(in crate::dialect) fn seed() -> Value {
     json!({"id": "m", "role": "assistant", "parts": [
         {"type": "tool-n", "toolCallId": "a", "state": "input-available", "input": 1},
     ]})

@@ -1,0 +1,654 @@
+//! What a pushed chunk becomes in the log: exactly one stored chunk, or a refusal that takes no number.
+//!
+//! | vocabulary | a chunk is | stored | chat shows |
+//! |---|---|---|---|
+//! | `ui` | an AI SDK UI chunk that every client can read at its place (`ui_rules`), or a `state_patch` | with the keys that it came with | itself |
+//! | `helix` | an object with a string `type` | as it came, with the run's id | its projection (`helix::projector`) |
+//! | `opaque` | any JSON | an object with a string `type` as it came, all else as `{type: "opaque", value}` | nothing |
+//!
+//! In `ui` three chunks change: the run has its `start` already, so that a pushed one becomes `message-metadata`, or without metadata
+//! [`PRODUCER_START`], which chat leaves out; an approval gets the id `runId::toolCallId` (the producer's own stays beside it, and is
+//! understood); what answers a call of the continued message is marked as such. `error` and `abort` are not chunks here: a run fails by
+//! `fail` and stops by `end`. `finish` is the last chunk.
+//!
+//! [`Admission`] is a run's state between two chunks. Several chunks hold together or not at all: admit them on a clone, and keep the clone
+//! when they are stored. After a restart it is read again from the log ([`Admission::replay`]).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use super::helix_marks::Marks;
+use super::ui_rules::{check_keys, check_place};
+use crate::core::approval::approval_id;
+use crate::core::chunk::{CONTINUES, Chunk, STAMP_KEYS, is_too_deep, lifecycle};
+use crate::core::ids::{AttemptId, Cursor, MessageId, RunId, Sequence};
+use crate::core::record::Record;
+use crate::core::state::{StateRefused, patched};
+use crate::dialect::helix::projector::{Projector, apply};
+use crate::dialect::helix::words::{STATE_PATCH, state_operations};
+use crate::dialect::ui::fold::{Fold, FoldError, OpenPart};
+use crate::dialect::ui::resync::is_event;
+
+/// Type of a chunk that stands for a pushed `start` without metadata.
+pub const PRODUCER_START: &str = "producer_start";
+
+/// Type of a chunk that holds a pushed value which is no chunk.
+pub const OPAQUE: &str = "opaque";
+
+/// The key under which an approval request keeps the id that its producer gave it.
+const PRODUCER_APPROVAL: &str = "producerApprovalId";
+
+/// Text of the result that a call gets when its run ends without one.
+const NOT_EXECUTED: &str = "Not executed: the reply was interrupted";
+
+/// The language in which a producer pushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushVocabulary {
+    /// AI SDK UI message chunks.
+    Ui,
+    /// Helix chunks.
+    Helix,
+    /// Any JSON.
+    Opaque,
+}
+
+/// Why a chunk was refused, in words that say what to change.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Reason {
+    /// No object, or one without a string `type`.
+    #[error("a chunk is a JSON object with a string `type`")]
+    NotAChunk,
+    /// Nested too deeply.
+    #[error("a chunk must not be nested deeper than {} levels", crate::core::chunk::MAX_DEPTH)]
+    TooDeep,
+    /// A type that UI message streams do not have.
+    #[error("{0} is not a chunk type of AI SDK UI message streams")]
+    UnknownType(String),
+    /// A key is missing or has a value of another type.
+    #[error("{kind} needs {key} to be {expected}")]
+    Key {
+        /// The chunk's type.
+        kind: String,
+        /// The key.
+        key: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// An event that only the service writes.
+    #[error("{0} is written by the service only")]
+    Event(String),
+    /// `error`.
+    #[error("a run does not fail by a chunk of type error: use fail")]
+    UseFail,
+    /// `abort`.
+    #[error("a run is not stopped by a chunk of type abort: use end with the status interrupted")]
+    UseEnd,
+    /// Something behind `finish`.
+    #[error("finish was the run's last chunk: end the run")]
+    AfterFinish,
+    /// A text or reasoning part whose id is open.
+    #[error("{kind} for {id}, which is open already")]
+    AlreadyOpen {
+        /// The chunk's type.
+        kind: String,
+        /// The part's id.
+        id: String,
+    },
+    /// `finish-step` without a step.
+    #[error("finish-step without start-step before it")]
+    NoStep,
+    /// `reset-step` behind content.
+    #[error("reset-step cannot take back what clients have read: start a new run that supersedes this one")]
+    Reset,
+    /// The id of a call of an earlier step.
+    #[error("the id {0} belongs to an earlier tool call of this message: give each call its own")]
+    CallTaken(String),
+    /// A call's second name.
+    #[error("the call {call} has begun as one of the {dynamic} {tool}")]
+    CallName {
+        /// The call's id.
+        call: String,
+        /// What kind of tool.
+        dynamic: &'static str,
+        /// The tool's name.
+        tool: String,
+    },
+    /// A chunk that does not fit where its call stands.
+    #[error("{kind} does not fit the call {call} in the state {state}")]
+    CallState {
+        /// The chunk's type.
+        kind: String,
+        /// The call's id.
+        call: String,
+        /// Where it stands.
+        state: String,
+    },
+    /// Clients would fail on it at this place.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    /// A `state_patch` that cannot be applied.
+    #[error(transparent)]
+    State(#[from] StateRefused),
+    /// An attempt's id that is too long.
+    #[error("attemptId must have at most 256 bytes")]
+    AttemptId,
+    /// The log has no numbers left.
+    #[error("the log is full")]
+    Full,
+}
+
+/// A refused chunk and its place in the request, from 0.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("chunk {index}: {reason}")]
+pub struct Refused {
+    /// Its place among the request's chunks.
+    pub index: usize,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A chunk as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admitted {
+    /// The chunk, without its stamp.
+    pub chunk: Chunk,
+    /// The attempt and step of the stamp.
+    pub attempt: Option<(AttemptId, u32)>,
+}
+
+impl From<Admitted> for Record {
+    fn from(Admitted { chunk, attempt }: Admitted) -> Self {
+        Self::Chunk { chunk, attempt }
+    }
+}
+
+/// What a commit without messages writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Folded {
+    /// The response message; `None` while it has no parts.
+    pub message: Option<Value>,
+    /// Everything up to here is in it.
+    pub cursor: Cursor,
+    /// Steps that the run has finished.
+    pub step_count: u32,
+    /// The session's state; `None` when it has none.
+    pub state: Option<Value>,
+}
+
+/// Why nothing can be committed without messages.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NotWhole {
+    /// The log is not there, or is no longer than this.
+    #[error("the run has no chunk at this sequence")]
+    NoSuchPlace,
+    /// The place lies in the middle of a part.
+    #[error("the message is not whole here: {0} is still open")]
+    Open(String),
+    /// No step is finished.
+    #[error("no step is finished yet")]
+    NoStep,
+    /// Opaque chunks make no message.
+    #[error("chunks of this vocabulary make no message: give messages")]
+    Opaque,
+}
+
+/// What an admission starts from.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The language of the chunks.
+    pub vocabulary: PushVocabulary,
+    /// The run.
+    pub run: RunId,
+    /// The message that it writes.
+    pub message_id: MessageId,
+    /// That message as an earlier run has committed it, when the run continues it.
+    pub base: Option<Value>,
+    /// The session's state at the run's start.
+    pub state: Option<Value>,
+    /// Cursor before the first chunk to come.
+    pub at: Cursor,
+}
+
+#[derive(Clone, Debug)]
+enum Language {
+    Ui,
+    Helix { projector: Box<Projector>, marks: Marks },
+    Opaque,
+}
+
+/// A pushed run between two of its chunks.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    run: RunId,
+    language: Language,
+    fold: Fold,
+    /// Parts of the continued message.
+    inherited: usize,
+    state: Option<Value>,
+    /// The state when the open step began.
+    state_before: Option<Value>,
+    at: Cursor,
+    /// Place of the first part behind the step's boundary, while a step is open.
+    step_from: Option<usize>,
+    steps: u32,
+    finished: bool,
+    /// The producer's ids of approvals, and the log's.
+    approvals: BTreeMap<String, String>,
+    done: Option<Folded>,
+}
+
+impl Admission {
+    /// A run before its first chunk.
+    pub fn new(opened: Opened) -> Self {
+        let Opened { vocabulary, run, message_id, base, state, at } = opened;
+        let continues = base.is_some();
+        let fold = base.map_or_else(|| Fold::new(&message_id), Fold::continuing);
+        let language = match vocabulary {
+            PushVocabulary::Ui => Language::Ui,
+            PushVocabulary::Helix => {
+                let projector = match continues {
+                    true => Projector::continuing(run.clone(), &fold),
+                    false => Projector::new(run.clone(), message_id),
+                };
+                Language::Helix { projector: Box::new(projector), marks: Marks::new(run.clone()) }
+            }
+            PushVocabulary::Opaque => Language::Opaque,
+        };
+        Self {
+            run,
+            language,
+            inherited: fold.part_count(),
+            fold,
+            state_before: state.clone(),
+            state,
+            at,
+            step_from: None,
+            steps: 0,
+            finished: false,
+            approvals: BTreeMap::new(),
+            done: None,
+        }
+    }
+
+    /// Takes the next pushed value: the one chunk to store for it. It counts as stored at the sequence behind [`Admission::at`].
+    ///
+    /// # Errors
+    /// [`Reason`]; nothing has changed.
+    pub fn admit(&mut self, value: Value) -> Result<Admitted, Reason> {
+        if is_too_deep(&value) {
+            return Err(Reason::TooDeep);
+        }
+        let sequence = self.at.next().map_err(|_| Reason::Full)?;
+        let admitted = match self.language {
+            Language::Ui => self.admit_ui(Chunk::parse(value).map_err(|_| Reason::NotAChunk)?, sequence)?,
+            Language::Helix { .. } => {
+                self.admit_helix(Chunk::parse(value).map_err(|_| Reason::NotAChunk)?, sequence)?
+            }
+            Language::Opaque => Admitted { chunk: opaque(value), attempt: None },
+        };
+        self.at = sequence.cursor();
+        Ok(admitted)
+    }
+
+    /// Takes several values, all or none: the records to store, and the state to keep once they are stored.
+    ///
+    /// # Errors
+    /// [`Refused`] names the first that was refused.
+    pub fn admit_all(&self, values: impl IntoIterator<Item = Value>) -> Result<(Self, Vec<Record>), Refused> {
+        let mut next = self.clone();
+        let records = values
+            .into_iter()
+            .enumerate()
+            .map(|(index, value)| next.admit(value).map(Record::from).map_err(|reason| Refused { index, reason }));
+        let records = records.collect::<Result<_, _>>()?;
+        Ok((next, records))
+    }
+
+    /// Takes note of the run's next stored chunk, stamp included, as [`Admission::admit`] and [`Admission::close`] have made it, or the
+    /// object itself.
+    pub fn replay(&mut self, sequence: Sequence, chunk: &Chunk) {
+        match &mut self.language {
+            Language::Ui => {
+                if chunk.kind() == "finish" {
+                    self.finished = true;
+                }
+                if self.fold.apply(chunk).is_ok() {
+                    self.state = self.patched_by(chunk).ok().flatten().or(self.state.take());
+                    self.note_ui(chunk, sequence);
+                }
+            }
+            Language::Helix { marks, .. } => {
+                marks.mark(chunk).ok();
+                if let Ok(state) = self.patched_by(chunk) {
+                    self.take_helix(chunk, sequence, state);
+                }
+            }
+            Language::Opaque => {}
+        }
+        self.at = sequence.cursor();
+    }
+
+    /// The last chunk that was taken, or the run's start.
+    pub fn at(&self) -> Cursor {
+        self.at
+    }
+
+    /// Whether the producer's `finish` was taken.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The session's state after the last chunk.
+    pub fn state(&self) -> Option<&Value> {
+        self.state.as_ref()
+    }
+
+    /// A commit has replaced the state; later patches apply to this one.
+    pub fn set_state(&mut self, state: Option<Value>) {
+        self.state_before.clone_from(&state);
+        self.state = state;
+    }
+
+    /// Calls that wait for a result or an approval.
+    pub fn pending_calls(&self) -> Vec<String> {
+        let open = self.fold.calls().filter(|call| !call.is_settled() && call.state() != "input-streaming");
+        open.map(|call| call.id().to_owned()).collect()
+    }
+
+    /// What a commit without `throughSequence` covers: all, when no step is open and nothing is half said; else up to the end of the last
+    /// finished step.
+    ///
+    /// # Errors
+    /// [`NotWhole`].
+    pub fn commit(&self) -> Result<Folded, NotWhole> {
+        match self.here() {
+            Err(NotWhole::Opaque) => Err(NotWhole::Opaque),
+            Ok(here) if self.step_from.is_none() => Ok(here),
+            _ => self.done.clone().ok_or(NotWhole::NoStep),
+        }
+    }
+
+    /// What a commit at exactly this place covers.
+    ///
+    /// # Errors
+    /// [`NotWhole`] in the middle of a part.
+    pub fn here(&self) -> Result<Folded, NotWhole> {
+        if matches!(self.language, Language::Opaque) {
+            return Err(NotWhole::Opaque);
+        }
+        if let Some(open) = self.half_said() {
+            return Err(NotWhole::Open(open));
+        }
+        Ok(self.folded())
+    }
+
+    /// What a commit at `cursor` covers. `stored`: the run's chunks behind `opened.at`, from the first, at least up to the cursor.
+    ///
+    /// # Errors
+    /// [`NotWhole`].
+    pub fn through<'a>(
+        opened: Opened,
+        stored: impl Iterator<Item = (Sequence, &'a Chunk)>,
+        cursor: Cursor,
+    ) -> Result<Folded, NotWhole> {
+        let mut admission = Self::new(opened);
+        for (sequence, chunk) in stored.take_while(|(sequence, _)| !cursor.lacks(*sequence)) {
+            admission.replay(sequence, chunk);
+        }
+        if admission.at == cursor { admission.here() } else { Err(NotWhole::NoSuchPlace) }
+    }
+
+    /// The closing chunks of a run that ends here: what is open is closed. With `broken` (stopped, failed, dead) calls without a result get
+    /// one too, because a model refuses a conversation with an unanswered call; a run that suspends keeps them.
+    ///
+    /// None behind a `finish`, and none for what is opaque.
+    pub fn close(&mut self, broken: bool) -> Vec<Admitted> {
+        if self.finished {
+            return Vec::new();
+        }
+        let mut closing = Vec::new();
+        if broken {
+            let open = self.fold.calls().filter(|call| !call.is_settled() && call.state() != "input-streaming");
+            closing.extend(open.map(|call| match (&self.language, call.state()) {
+                (Language::Helix { .. }, _) => {
+                    json!({"type": "tool_end", "toolCallId": call.id(), "toolName": call.tool(),
+                    "success": false, "error": NOT_EXECUTED})
+                }
+                (_, "approval-requested") => json!({"type": "tool-output-denied", "toolCallId": call.id()}),
+                _ => json!({"type": "tool-output-error", "toolCallId": call.id(), "errorText": NOT_EXECUTED}),
+            }));
+        }
+        if matches!(self.language, Language::Ui) {
+            closing.extend(self.fold.open_blocks().map(|(id, reasoning)| {
+                let kind = if reasoning { "reasoning-end" } else { "text-end" };
+                json!({"type": kind, "id": id})
+            }));
+            closing.extend(self.step_from.map(|_| json!({"type": "finish-step"})));
+        }
+        closing.into_iter().filter_map(|value| self.admit(value).ok()).collect()
+    }
+
+    /// What the run's last commit writes, after [`Admission::close`]: the message as far as it came.
+    ///
+    /// # Errors
+    /// [`NotWhole::Opaque`].
+    pub fn last(&self) -> Result<Folded, NotWhole> {
+        let mut last = self.clone();
+        match &mut last.language {
+            Language::Opaque => return Err(NotWhole::Opaque),
+            Language::Ui => {}
+            Language::Helix { projector, .. } => {
+                for chunk in projector.close() {
+                    last.steps = last.steps.saturating_add(u32::from(chunk.kind() == "finish-step"));
+                    apply(&mut last.fold, &chunk);
+                }
+            }
+        }
+        Ok(last.folded())
+    }
+
+    fn folded(&self) -> Folded {
+        Folded { message: self.fold.message(), cursor: self.at, step_count: self.steps, state: self.state.clone() }
+    }
+
+    /// The part in whose middle the run stands.
+    fn half_said(&self) -> Option<String> {
+        if let Some((id, reasoning)) = self.fold.open_blocks().next() {
+            return Some(format!("the {} part {id}", if reasoning { "reasoning" } else { "text" }));
+        }
+        self.fold.open_parts().iter().find_map(|open| match open {
+            OpenPart::Input { part, .. } => {
+                let call = part.get("toolCallId").and_then(Value::as_str).unwrap_or_default();
+                Some(format!("the input of the call {call}"))
+            }
+            _ => None,
+        })
+    }
+
+    fn admit_ui(&mut self, mut chunk: Chunk, sequence: Sequence) -> Result<Admitted, Reason> {
+        for key in STAMP_KEYS {
+            chunk.remove(key);
+        }
+        if self.finished {
+            return Err(Reason::AfterFinish);
+        }
+        if chunk.kind() != STATE_PATCH {
+            self.check_ui(&chunk)?;
+        }
+        let chunk = self.as_stored(chunk);
+        let state = self.patched_by(&chunk)?;
+        self.fold.apply(&chunk)?;
+        self.state = state.or(self.state.take());
+        self.finished = chunk.kind() == "finish";
+        self.note_ui(&chunk, sequence);
+        Ok(Admitted { chunk, attempt: None })
+    }
+
+    fn check_ui(&self, chunk: &Chunk) -> Result<(), Reason> {
+        match chunk.kind() {
+            "error" => return Err(Reason::UseFail),
+            "abort" => return Err(Reason::UseEnd),
+            "finish-step" if self.step_from.is_none() => return Err(Reason::NoStep),
+            "reset-step" if self.step_from.is_none_or(|from| self.fold.part_count() > from) => {
+                return Err(Reason::Reset);
+            }
+            kind if is_event(kind) => return Err(Reason::Event(kind.into())),
+            _ => {}
+        }
+        check_keys(chunk)?;
+        let place = self.with_known_approval(chunk.clone());
+        check_place(&self.fold, self.inherited, &place)
+    }
+
+    /// The chunk with which the log says what the producer said.
+    fn as_stored(&self, chunk: Chunk) -> Chunk {
+        match chunk.kind() {
+            "start" => match chunk.get("messageMetadata").filter(|metadata| !metadata.is_null()) {
+                Some(metadata) => Chunk::new("message-metadata").with("messageMetadata", metadata.clone()),
+                None => {
+                    let mut map = chunk.into_map();
+                    map.insert("type".into(), PRODUCER_START.into());
+                    Chunk::parse(Value::Object(map)).unwrap_or(Chunk::new(PRODUCER_START))
+                }
+            },
+            // A signature covers the id.
+            "tool-approval-request" if chunk.get("signature").is_none() => {
+                let own = chunk.get("approvalId").cloned().unwrap_or_default();
+                let id = approval_id(&self.run, chunk.text("toolCallId").unwrap_or_default());
+                self.marked(chunk.with("approvalId", id).with(PRODUCER_APPROVAL, own))
+            }
+            _ => {
+                let chunk = self.with_known_approval(chunk);
+                self.marked(chunk)
+            }
+        }
+    }
+
+    /// An answer to an approval names it as the log does.
+    fn with_known_approval(&self, chunk: Chunk) -> Chunk {
+        let Some(own) = chunk.text("approvalId").filter(|_| chunk.kind() == "tool-approval-response") else {
+            return chunk;
+        };
+        if self.fold.call_of_approval(own).is_some() {
+            return chunk;
+        }
+        let known = self.approvals.get(own).cloned();
+        match known {
+            Some(id) => chunk.with("approvalId", id),
+            None => chunk,
+        }
+    }
+
+    /// Marks what answers a call of the continued message, so that a response without that call leaves it out.
+    fn marked(&self, chunk: Chunk) -> Chunk {
+        let call = match chunk.kind() {
+            "tool-approval-response" => self.fold.call_of_approval(chunk.text("approvalId").unwrap_or_default()),
+            kind if kind.starts_with("tool-output-") || kind == "tool-approval-request" => {
+                self.fold.call(chunk.text("toolCallId").unwrap_or_default())
+            }
+            _ => None,
+        };
+        match call.filter(|call| call.at < self.inherited) {
+            Some(call) => {
+                let (id, tool) = (call.id().to_owned(), call.tool().to_owned());
+                chunk.with("toolCallId", id).with(CONTINUES, tool)
+            }
+            None => chunk,
+        }
+    }
+
+    /// Where the run stands after a UI chunk that was folded.
+    fn note_ui(&mut self, chunk: &Chunk, sequence: Sequence) {
+        match chunk.kind() {
+            "start-step" => self.step_from = Some(self.fold.part_count()),
+            "finish-step" => {
+                self.step_from = None;
+                self.steps = self.steps.saturating_add(1);
+                self.done = Some(Folded { cursor: sequence.cursor(), ..self.folded() });
+            }
+            "tool-approval-request" => {
+                if let (Some(own), Some(id)) = (chunk.text(PRODUCER_APPROVAL), chunk.text("approvalId")) {
+                    self.approvals.insert(own.to_owned(), id.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn admit_helix(&mut self, mut chunk: Chunk, sequence: Sequence) -> Result<Admitted, Reason> {
+        if is_event(chunk.kind()) {
+            return Err(Reason::Event(chunk.kind().into()));
+        }
+        chunk.remove("runId");
+        chunk.remove(CONTINUES);
+        let state = self.patched_by(&chunk)?;
+        let Language::Helix { marks, .. } = &mut self.language else { return Err(Reason::NotAChunk) };
+        let attempt = marks.mark(&chunk)?;
+        let mut stored = chunk.clone().with("runId", self.run.as_str());
+        if let Some((id, step)) = &attempt {
+            stored = stored.with("attemptId", id.as_str()).with("step", *step);
+        } else {
+            stored.remove("attemptId");
+        }
+        self.take_helix(&stored, sequence, state);
+        Ok(Admitted { chunk, attempt })
+    }
+
+    fn take_helix(&mut self, stored: &Chunk, sequence: Sequence, state: Option<Value>) {
+        let clean = stored.kind() == lifecycle::STEP_START && self.step_from.is_some() && self.half_said().is_none();
+        let clean = clean.then(|| self.folded());
+        let Language::Helix { projector, .. } = &mut self.language else { return };
+        let retried = projector.is_retried_by(stored);
+        let seen = projector.project(stored);
+        self.state = state.or(self.state.take());
+        if retried {
+            self.state.clone_from(&self.state_before);
+        }
+        let mut ended = false;
+        for chunk in &seen {
+            apply(&mut self.fold, chunk);
+            match chunk.kind() {
+                "start-step" => {
+                    self.step_from = Some(self.fold.part_count());
+                    self.state_before.clone_from(&self.state);
+                }
+                "finish-step" => {
+                    ended = true;
+                    self.step_from = None;
+                    self.steps = self.steps.saturating_add(1);
+                }
+                _ => {}
+            }
+        }
+        if ended && self.step_from.is_none() {
+            self.done = Some(Folded { cursor: sequence.cursor(), ..self.folded() });
+        } else if let Some(clean) = clean.filter(|_| ended) {
+            // The next step has begun without a commit of this one: it ended before that.
+            self.done = Some(Folded { step_count: self.steps, ..clean });
+        }
+    }
+
+    fn patched_by(&self, chunk: &Chunk) -> Result<Option<Value>, Reason> {
+        if chunk.kind() != STATE_PATCH {
+            return Ok(None);
+        }
+        let operations = state_operations(chunk).ok_or(StateRefused::NotAPatch)?;
+        let empty = json!({});
+        Ok(Some(patched(self.state.as_ref().unwrap_or(&empty), operations)?))
+    }
+}
+
+/// Any JSON as a chunk; an object that names its type and none of the log's own keys is one.
+fn opaque(value: Value) -> Chunk {
+    let wrapped = |value: Value| Chunk::new(OPAQUE).with("value", value);
+    let taken = |map: &Map<String, Value>| {
+        map.get("type").and_then(Value::as_str).is_none_or(|kind| kind == OPAQUE)
+            || STAMP_KEYS.iter().any(|key| map.contains_key(*key))
+    };
+    match value {
+        Value::Object(map) if !taken(&map) => Chunk::parse(Value::Object(map)).unwrap_or_else(|_| Chunk::new(OPAQUE)),
+        value => wrapped(value),
+    }
+}

@@ -1,0 +1,115 @@
+//! The JSON body of an append: an array of chunks, or an object that says what else happens in the same transaction.
+//!
+//! ```text
+//! [chunk, …]
+//! {"chunks": [chunk, …], "commit": {…} | "end": {…} | "fail": {…} | "pause": {…}}
+//! ```
+
+use serde_json::Value;
+
+use super::admit::PushVocabulary;
+use super::body::{CommitBody, EndBody, FailBody, PauseBody, Refusal, json};
+
+/// What follows the chunks; takes the number behind theirs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Control {
+    /// A commit.
+    Commit(CommitBody),
+    /// The run's end.
+    End(EndBody),
+    /// The run's failure.
+    Fail(FailBody),
+    /// The run waits.
+    Pause(PauseBody),
+}
+
+/// An append.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Append {
+    /// The chunks, as they were pushed.
+    pub chunks: Vec<Value>,
+    /// What happens behind them, all or nothing.
+    pub then: Option<Control>,
+}
+
+impl Append {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn parse(body: &[u8], vocabulary: PushVocabulary) -> Result<Self, Refusal> {
+        let mut keys = match json(body)? {
+            Value::Array(chunks) => return Ok(Self { chunks, then: None }),
+            Value::Object(keys) => keys,
+            _ => return Err(Refusal::NotA("an array of chunks, or an object with chunks")),
+        };
+        let chunks = match keys.remove("chunks") {
+            Some(Value::Array(chunks)) => chunks,
+            _ => return Err(Refusal::WrongType { key: "chunks", expected: "an array" }),
+        };
+        let mut then: Option<(&'static str, Control)> = None;
+        for name in ["commit", "end", "fail", "pause"] {
+            let said = match keys.get(name) {
+                None | Some(Value::Null) => continue,
+                Some(Value::Object(said)) => said,
+                Some(_) => return Err(Refusal::WrongType { key: name, expected: "an object" }),
+            };
+            if let Some((other, _)) = then {
+                return Err(Refusal::Both(other, name));
+            }
+            let control = match name {
+                "commit" => Control::Commit(CommitBody::read(said, vocabulary)?),
+                "end" => Control::End(EndBody::read(said)?),
+                "fail" => Control::Fail(FailBody::read(said)?),
+                _ => Control::Pause(PauseBody::read(said)?),
+            };
+            then = Some((name, control));
+        }
+        Ok(Self { chunks, then: then.map(|(_, control)| control) })
+    }
+
+    /// Numbers that the request takes.
+    pub fn count(&self) -> usize {
+        self.chunks.len().saturating_add(usize::from(self.then.is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::push::body::EndStatus;
+    use serde_json::json;
+
+    fn parse(body: &Value) -> Result<Append, Refusal> {
+        Append::parse(body.to_string().as_bytes(), PushVocabulary::Ui)
+    }
+
+    #[test]
+    fn chunks_stand_alone_or_before_one_control() {
+        assert_eq!(parse(&json!([1, {"type": "x"}])).unwrap().count(), 2);
+        let append = parse(&json!({"chunks": [1], "end": {"status": "completed"}, "fail": null})).unwrap();
+        assert_eq!(append.count(), 2);
+        assert_eq!(
+            append.then,
+            Some(Control::End(EndBody { status: EndStatus::Completed, output: None, usage: None }))
+        );
+        assert_eq!(
+            parse(&json!({"chunks": [], "commit": {}})).unwrap().then,
+            Some(Control::Commit(CommitBody::default()))
+        );
+    }
+
+    #[test]
+    fn all_else_is_told() {
+        for (body, words) in [
+            (json!("x"), "the body must be an array of chunks, or an object with chunks"),
+            (json!({"end": {"status": "completed"}}), "chunks must be an array"),
+            (json!({"chunks": [], "end": {}}), "status must be completed or interrupted"),
+            (json!({"chunks": [], "end": true}), "end must be an object"),
+            (json!({"chunks": [], "commit": {}, "pause": {}}), "commit and pause cannot be said at once"),
+        ] {
+            assert_eq!(parse(&body).unwrap_err().to_string(), words);
+        }
+        assert_eq!(Append::parse(b"[1", PushVocabulary::Ui), Err(Refusal::NotJson));
+    }
+}

@@ -1,0 +1,17 @@
+//! The push protocol: a producer outside writes a run over HTTP. This file is the map of the room.
+//!
+//! * [`numbers`]: the `Producer-Epoch` and `Producer-Seq` headers, and which of a request's chunks are new.
+//! * [`body`]: what the requests say; [`fields`] reads their keys. [`append`]: a JSON body of chunks; [`ndjson`]: one that stays open.
+//! * [`admit`]: what a pushed chunk becomes in the log, and the message that a commit folds; `ui_rules` says which UI chunks clients
+//!   would fail on, `helix_marks` which attempt a Helix chunk belongs to.
+
+pub mod admit;
+#[cfg(test)]
+mod admit_tests;
+pub mod append;
+pub mod body;
+mod fields;
+mod helix_marks;
+pub mod ndjson;
+pub mod numbers;
+mod ui_rules;
