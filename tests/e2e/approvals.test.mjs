@@ -108,6 +108,42 @@ for (const version of VERSIONS) {
     }
   })
 
+  test(`ai ${version}: a route’s call that the client executes`, async () => {
+    const s = set.session()
+    const text = `delegates ${version}`
+    const said = (id, delta) => [{ type: 'text-start', id }, { type: 'text-delta', id, delta }, { type: 'text-end', id }]
+    const send = (chunks) => reply((writer) => chunks.forEach((c) => writer.write(c)))
+    const answers = [
+      send([{ type: 'start' }, { type: 'start-step' }, ...said('a', 'Where? '), { type: 'tool-input-available', toolCallId: 'l1', toolName: 'look', input: {} }, { type: 'finish-step' }, { type: 'finish', finishReason: 'tool-calls' }]),
+      send([{ type: 'start' }, { type: 'start-step' }, ...said('b', 'There.'), { type: 'finish-step' }, { type: 'finish', finishReason: 'stop' }]),
+    ]
+    let at = 0
+    route.script(text, (res, request) => answers[at++].answer(res, request), 2)
+    const options = { agent: 'ui', auto: 'calls', onToolCall: ({ toolCall }) => void answerCall(options.chat, toolCall.toolCallId, toolCall.toolName, 'here') }
+    const chat = (options.chat = await callingChat(version, s, set.server.origin, options))
+    await chat.sendMessage({ text })
+    await saidLast(chat, 'There.')
+    await assertAsStored(version, chat, s)
+    assert.equal(textOf(chat.lastMessage), 'Where? There.')
+    assert.equal(callsOf(route.to(text)[1].body.messages.at(-1))[0].output, 'here')
+  })
+
+  test(`ai ${version}: two tabs answer the same question, and the first word counts`, async () => {
+    const { s, chat, requests } = await askedBy(version, 'openai', [PAY], 'Paid.', { auto: 'approvals' })
+    const other = await callingChat(version, s, set.server.origin, { auto: 'approvals', messages: (await s.snapshot()).body.messages })
+    const { id } = part(chat, 'p1').approval
+    await chat.addToolApprovalResponse({ id, approved: true })
+    await chat.until((c) => c.status === 'ready' && part(c, 'p1').state === 'input-available')
+    await other.addToolApprovalResponse({ id, approved: false })
+    await other.until((c) => c.status === 'ready' && part(c, 'p1').state === 'input-available')
+    await answerCall(chat, 'p1', 'pay', 'mine')
+    await saidLast(chat, 'Paid.')
+    await answerCall(other, 'p1', 'pay', 'theirs')
+    await saidLast(other, 'Paid.')
+    for (const one of [chat, other]) assert.deepEqual([textOf(one.lastMessage), part(one, 'p1').output], ['May I? Paid.', 'mine'])
+    assert.equal(requests().length, 2)
+  })
+
   test(`ai ${version}: a reload after the grant still has the call to execute, once`, async () => {
     const { s } = await askedBy(version, 'openai', [PAY], 'Paid.')
     const approvalId = callsOf((await s.snapshot()).body.messages.at(-1))[0].approval.id

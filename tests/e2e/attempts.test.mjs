@@ -1,16 +1,16 @@
 // A model that fails in mid-answer and is asked again: what the first attempt said counts no more, for whoever reads and whenever.
 import assert from 'node:assert/strict'
 import { after, describe, test } from 'node:test'
-import { assertChatBody, assertWireBody, idsOf } from './harness/assertions.mjs'
-import { assertAsStored, callsOf } from './harness/calls.mjs'
+import { assertChatBody, assertRefused, assertWireBody, idsOf } from './harness/assertions.mjs'
+import { answerCall, assertAsStored, callingChat, callsOf } from './harness/calls.mjs'
 import { REPLACES_ON_REPLAY, VERSIONS, foldAll, makeChat, textOf, validateMessages } from './harness/clients.mjs'
 import { gate, step, textScript } from './harness/fake-model.mjs'
 import { blockScript, errorEvent } from './harness/messages-api.mjs'
-import { userMessage } from './harness/session.mjs'
-import { chunksOf } from './harness/sse.mjs'
+import { call, userMessage } from './harness/session.mjs'
+import { chunksOf, openSse } from './harness/sse.mjs'
 import { stage } from './harness/stage.mjs'
 import { reply, startUiRoute } from './harness/ui-route.mjs'
-import { within } from './harness/wait.mjs'
+import { eventually, within } from './harness/wait.mjs'
 
 const route = await startUiRoute()
 after(() => route.close())
@@ -115,6 +115,8 @@ describe('on the wire', { concurrency: true }, () => {
     assert.deepEqual([texts(past.frames), superseded(past.frames)], ['Hello!', [event]], 'a cursor behind what no longer counts')
     const before = await (await s.resume(1)).collect()
     assert.deepEqual([texts(before.frames), superseded(before.frames)], ['Hello!', []], 'a cursor before it')
+    const eventSource = await (await s.resume(undefined, { headers: { 'last-event-id': String(cursor) } })).collect()
+    assert.deepEqual(superseded(eventSource.frames), [event], 'a cursor in the other header is told as well')
     const prefix = await s.resume(cursor, { messageId: body.messages.at(-1).id, prefix: true })
     assert.equal(texts((await prefix.collect()).frames), 'Hello!')
 
@@ -218,6 +220,124 @@ describe('on the wire', { concurrency: true }, () => {
       assert.deepEqual([folded.status, textOf(folded.reply), callsOf(folded.reply).map((p) => p.output)], ['ready', 'Whole.', [1]], `ai ${version}`)
     }
   })
+})
+
+describe('with tools', { concurrency: true }, () => {
+  const CALL = { id: 'c1', name: 'f', arguments: '{"x":1}' }
+  const submit = (s, json) => call(`${s.chat}/tool-result`, { json })
+
+  for (const version of VERSIONS) {
+    test(`ai ${version}: a continuation that is tried again`, async () => {
+      const s = set.session()
+      const text = `continued ${count++}`
+      const [fails, ends] = [gate(), gate()]
+      set.model.script(text, textScript(['Asks. '], { tool: CALL }))
+      set.model.script(text, broken('Hel', fails))
+      set.model.script(text, textScript(['Hello', ends, '!']))
+      const chat = await callingChat(version, s, set.server.origin, { auto: 'calls' })
+      await chat.sendMessage({ text })
+      await answerCall(chat, 'c1', 'f', 'so')
+      await chat.until((c) => textOf(c.lastMessage) === 'Asks. Hel')
+      fails.open()
+      await chat.until((c) => c.status === 'error')
+      if (!REPLACES_ON_REPLAY.includes(version)) chat.messages = await seed(s)
+      const resumed = chat.resumeStream()
+      await chat.until((c) => textOf(c.lastMessage) === 'Asks. Hello')
+      ends.open()
+      await within(resumed)
+      await assertAsStored(version, chat, s)
+      assert.equal(textOf(chat.lastMessage), 'Asks. Hello!')
+      assert.equal(set.model.requests.filter((r) => r.lastUserText === text).length, 3)
+    })
+  }
+
+  test('a call of an attempt that does not count takes no answer, and one of the same id counts once', async () => {
+    const s = set.session()
+    const text = `called ${count++}`
+    const fails = gate()
+    const lost = { id: 'c0', name: 'f', arguments: '{}' }
+    set.model.script(text, [...textScript(['Half. '], { tool: [CALL, lost], finish: null }), step.waitFor(fails), step.error('busy', 'overloaded')])
+    set.model.script(text, textScript(['Whole. '], { tool: CALL }))
+    set.model.script(text, textScript(['Done.']))
+    const aware = await s.send(text, { headers: AWARE })
+    await aware.until((f) => f.data?.includes('c0'))
+    fails.open()
+    const told = await aware.collect()
+    await assertChatBody(told)
+    assert.equal(superseded(told.frames).length, 1)
+    const { body } = await s.snapshot()
+    assert.deepEqual([body.status, textOf(body.messages.at(-1)), callsOf(body.messages.at(-1)).map((p) => [p.toolCallId, p.state])], ['paused', 'Whole. ', [['c1', 'input-available']]])
+    const page = await (await s.reconnect()).collect()
+    await assertChatBody(page)
+    assert.ok(!page.text.includes('c0') && !page.text.includes('Half'), page.text)
+    assertRefused(await submit(s, { toolCallId: 'c0', output: 1 }), 400)
+    assert.equal((await submit(s, { toolCallId: 'c1', output: 1 })).body.continues, true)
+    await (await s.resume()).collect()
+    const message = (await s.snapshot()).body.messages.at(-1)
+    assert.deepEqual([textOf(message), callsOf(message).map((p) => p.output)], ['Whole. Done.', [1]])
+  })
+})
+
+describe('between two attempts', { concurrency: true }, () => {
+  /** A run whose first attempt has failed and whose second begins in 5 s. */
+  async function pausing() {
+    const s = set.session()
+    const text = `pausing ${count++}`
+    const fails = gate()
+    set.model.script(text, [...textScript(['Hel', fails], { finish: null }), step.error('busy', 'overloaded')])
+    set.model.script(text, [step.status(429, { error: { message: 'wait' } }, { 'retry-after': '5' })])
+    const aware = await s.send(text, { headers: AWARE })
+    await aware.until((f) => f.data?.includes('Hel'))
+    fails.open()
+    await eventually(() => set.model.requests.filter((r) => r.lastUserText === text).length === 2)
+    await eventually(async () => (await s.log()).filter((c) => c.chunk.type === 'step_start').length === 3)
+    return { s, text, aware, asked: () => set.model.requests.filter((r) => r.lastUserText === text).length }
+  }
+
+  test('a stop', async () => {
+    const { s, aware, asked } = await pausing()
+    assert.equal((await s.stop()).body.stopped, true)
+    const got = await aware.collect()
+    await assertChatBody(got)
+    assert.equal(chunksOf(got.frames).at(-1).type, 'abort')
+    const { body } = await s.snapshot()
+    assert.deepEqual([body.status, body.messages.map(textOf).slice(1).join('')], ['ended', ''])
+    for (const version of VERSIONS) await validateMessages(version, body.messages)
+    await new Promise((r) => setTimeout(r, 5200))
+    assert.equal(asked(), 2)
+  })
+
+  test('another answer is asked for', async () => {
+    const { s, text, aware, asked } = await pausing()
+    set.model.script(text, textScript(['again']))
+    const again = await openSse(s.chat, { json: { id: s.id, messages: (await s.snapshot()).body.messages.slice(0, 1), trigger: 'regenerate-message' } })
+    const got = await again.collect()
+    await assertChatBody(got)
+    assert.equal(texts(got.frames), 'again')
+    await assertChatBody(await aware.collect())
+    await new Promise((r) => setTimeout(r, 5200))
+    assert.equal(asked(), 3)
+    assert.deepEqual((await s.snapshot()).body.messages.map(textOf), [text, 'again'])
+  })
+})
+
+test('a kill between two attempts leaves a conversation that goes on', async () => {
+  const s = set.session()
+  const text = `pausing ${count++}`
+  set.model.script(text, broken('Hel'))
+  set.model.script(text, [step.status(429, { error: { message: 'wait' } }, { 'retry-after': '9' })])
+  const aware = await s.send(text, { headers: AWARE })
+  await aware.until((f) => f.data?.includes('attempt_superseded'))
+  await set.server.kill()
+  await set.server.start()
+  const { body } = await s.snapshot()
+  assert.deepEqual([body.status, body.errorDetail.retryable], ['failed', true])
+  for (const version of VERSIONS) await validateMessages(version, body.messages)
+  set.model.script(text, textScript(['alive']))
+  const chat = await makeChat('6-latest', { id: s.id, origin: set.server.origin, messages: body.messages })
+  await chat.regenerate()
+  await assertAsStored('6-latest', chat, s)
+  assert.deepEqual(chat.messages.map(textOf), [text, 'alive'])
 })
 
 test('a kill in the second attempt keeps what that one said', async () => {
