@@ -24,7 +24,9 @@ pub fn header(request: &Request, name: &str) -> Option<String> {
 /// Whether the client understands resync events: it says so by a header that only such a client sends.
 pub fn is_aware(request: &Request) -> bool {
     let headers = js_sys::try_iter(&request.headers().keys()).ok().flatten();
-    let named = |name: String| name.starts_with("x-helix-") || name == "x-resume-from-sequence";
+    let named = |name: String| {
+        name.starts_with("x-helix-") || matches!(name.as_str(), "x-resume-from-sequence" | "last-event-id")
+    };
     headers.into_iter().flatten().flatten().filter_map(|name| name.as_string()).any(named)
 }
 

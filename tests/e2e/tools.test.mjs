@@ -5,9 +5,8 @@ import { assertChatBody, assertRefused, assertWireBody } from './harness/asserti
 import { answerCall, assertAsStored, callingChat, callsOf, saidLast, stateOf } from './harness/calls.mjs'
 import { VERSIONS, foldAll, textOf, validateMessages } from './harness/clients.mjs'
 import { gate, textScript } from './harness/fake-model.mjs'
-import { openSse } from './harness/sse.mjs'
-import { call, userMessage } from './harness/session.mjs'
-import { chunksOf } from './harness/sse.mjs'
+import { call } from './harness/session.mjs'
+import { chunksOf, openSse } from './harness/sse.mjs'
 import { stage } from './harness/stage.mjs'
 import { within } from './harness/wait.mjs'
 
@@ -226,3 +225,161 @@ for (const version of VERSIONS) {
     }
   })
 }
+
+describe('on the wire', () => {
+  test('a suspended run ends with tool-calls and a pause, for whoever reads it', async () => {
+    const { s, got } = await asked([WEATHER], null)
+    await assertChatBody(got)
+    assert.deepEqual(chunksOf(got.frames).at(-1).finishReason, 'tool-calls')
+    const { terminal } = assertWireBody(await (await s.sse(0)).collect())
+    assert.deepEqual([terminal.event, terminal.data.status], ['end', 'paused'])
+    const again = await (await s.reconnect()).collect()
+    await assertChatBody(again)
+    assert.deepEqual(chunksOf(again.frames), chunksOf(got.frames))
+    for (const cursor of [1, 3, (await s.info()).head]) {
+      const rest = await (await s.resume(cursor)).collect()
+      await assertChatBody(rest)
+      assert.equal(chunksOf(rest.frames).at(-1).finishReason, 'tool-calls', `cursor ${cursor}`)
+    }
+  })
+
+  test('the first of two answers gets an empty stream, the second the continuation, a repeat what it lacks', async () => {
+    const hold = gate()
+    const { s, got, requests } = await asked([WEATHER, LOCATE], ['Sun', hold, 'ny.'])
+    const first = await (await post(s, await withAnswers(s, { c1: 1 }))).collect()
+    assert.deepEqual([first.ended, chunksOf(first.frames)], ['clean', []])
+    const whole = await withAnswers(s, { c1: 'never mind', c2: 2 })
+    const second = await post(s, whole)
+    await second.until((f) => f.data?.includes('Sun'))
+    const repeat = await post(s, whole)
+    const other = await submit(s, { toolCallId: 'c2', output: 'another' })
+    assert.deepEqual([other.status, other.body.status, other.body.continues], [200, 'already_completed', false])
+    hold.open()
+    const bodies = await Promise.all([second.collect(), repeat.collect()])
+    for (const body of bodies) {
+      await assertChatBody(body)
+      const chunks = chunksOf(body.frames)
+      assert.deepEqual([chunks[0].messageId, texts(body.frames)], [chunksOf(got.frames)[0].messageId, 'Sunny.'])
+      assert.deepEqual(chunks.filter((c) => c.type === 'tool-output-available').map((c) => c.output), [1, 2])
+    }
+    const stored = [await s.log(), (await s.snapshot()).body]
+    const late = await (await post(s, whole)).collect()
+    await assertChatBody(late)
+    assert.equal(texts(late.frames), 'Sunny.', 'what a client lacks that lost the continuation')
+    const done = await (await post(s, stored[1].messages)).collect()
+    assert.deepEqual(chunksOf(done.frames), [], 'nothing for one that has it')
+    assert.deepEqual([await s.log(), (await s.snapshot()).body], stored, 'repeats store nothing')
+    assert.equal(requests().length, 2)
+    assert.deepEqual(callsOf(await reply(s)).map((p) => p.output), [1, 2])
+  })
+
+  test('what does not fit is refused with one body, and stores nothing', async () => {
+    const { s } = await asked([WEATHER], null)
+    const before = [await s.log(), (await s.snapshot()).body]
+    const message = before[1].messages.at(-1)
+    const changed = (more) => [before[1].messages[0], { ...message, parts: message.parts.map((p) => (p.toolCallId ? { ...p, ...more } : p)) }]
+    const answers = [
+      await submit(s, { toolCallId: 'nope', output: 1 }),
+      await submit(s, { toolCallId: 'c1' }),
+      await submit(s, { toolCallId: 'c1', approved: true }),
+      await submit(s, { toolCallId: 'c1', output: 1, runId: 'run_other' }),
+      await submit(s, { toolCallId: 'c1', output: 'x'.repeat(1 << 20) }),
+      await call(`${s.chat}/tool-result`, { body: '{"toolCallId":"c1","output":{"__proto__":1}}' }),
+      await call(s.chat, { json: { id: s.id, messages: changed({ state: 'output-error' }) } }),
+      await call(s.chat, { json: { id: s.id, messages: changed({ state: 'approval-responded', approval: { approved: true } }) } }),
+    ]
+    for (const answer of answers) {
+      assertRefused(answer, 400)
+      assert.deepEqual([answer.body.code, answer.body.error], ['INVALID_RESULT', 'The tool result is not valid'])
+    }
+    assert.equal(new Set(answers.map((a) => a.text)).size, 1)
+    assert.deepEqual([await s.log(), (await s.snapshot()).body], before)
+    assertRefused(await submit(set.session(), { toolCallId: 'c1', output: 1 }), 404)
+  })
+
+  for (const aware of [true, false]) {
+    test(`a send that gives calls up ${aware ? 'tells an aware response once a call' : 'tells a stock response nothing'}, and what comes later is late`, async () => {
+      const { s } = await asked([WEATHER, LOCATE], null)
+      const answered = await withAnswers(s, { c1: 1, c2: 2 })
+      const run = (await s.log())[0].chunk.runId
+      const text = `instead ${aware}`
+      set.model.script(text, textScript(['Fine.']))
+      const got = await s.ask(text, { headers: aware ? { 'x-resume-from-sequence': '0' } : {} })
+      await assertChatBody(got)
+      const chunks = chunksOf(got.frames)
+      assert.equal(chunks.filter((c) => c.type.startsWith('tool-')).length, 0)
+      const told = chunks.filter((c) => c.type === 'data-tool-output-elsewhere').map((c) => c.data)
+      assert.deepEqual(told.map((d) => [d.reason, d.toolCallId, d.toolName]), aware ? [['tool_output_elsewhere', 'c1', 'weather'], ['tool_output_elsewhere', 'c2', 'locate']] : [])
+      for (const version of VERSIONS) assert.equal((await foldAll(version, got.raw, answered, { as: 'send' })).status, 'ready')
+      const stored = [await s.log(), (await s.snapshot()).body]
+      for (const late of [
+        await submit(s, { toolCallId: 'c1', output: 1 }),
+        await submit(s, { toolCallId: 'c1', output: 1, runId: run }),
+        await call(s.chat, { json: { id: s.id, messages: answered } }),
+      ]) {
+        assertRefused(late, 409)
+        assert.equal(late.body.code, 'state_run_superseded')
+      }
+      assert.deepEqual([await s.log(), (await s.snapshot()).body], stored)
+    })
+  }
+
+  test('a stop of a suspended run settles its calls', async () => {
+    const { s, text } = await asked([WEATHER, LOCATE], null)
+    await submit(s, { toolCallId: 'c1', output: 'rain' })
+    const { body } = await s.stop()
+    assert.equal(body.stopped, true)
+    const stopped = (await s.snapshot()).body
+    assert.deepEqual([stopped.status, stateOf(stopped.messages.at(-1), 'c1'), stateOf(stopped.messages.at(-1), 'c2')], ['ended', 'output-available', 'output-error'])
+    for (const version of VERSIONS) await validateMessages(version, stopped.messages)
+    const again = await (await s.resume()).collect()
+    await assertChatBody(again)
+    assert.equal((await s.reconnect()).status, 204)
+    const late = await submit(s, { toolCallId: 'c2', output: 1 })
+    assert.deepEqual([late.status, late.body.status], [200, 'already_completed'])
+    set.model.script(`${text} next`, textScript(['ok']))
+    const next = await s.ask(`${text} next`)
+    assert.equal(texts(next.frames), 'ok')
+    assert.deepEqual(set.model.requests.at(-1).body.messages.filter((m) => m.role === 'tool').map((m) => m.tool_call_id), ['c1', 'c2'])
+  })
+
+  test('a kill while the run waits, between the answers, and in the continuation', async () => {
+    const { s, requests } = await asked([WEATHER, LOCATE], ['Sun', gate()])
+    const kill = async () => {
+      await set.server.kill()
+      await set.server.start()
+    }
+    const before = [await s.log(), (await s.snapshot()).body]
+    await kill()
+    assert.deepEqual([await s.log(), (await s.snapshot()).body], before)
+    await submit(s, { toolCallId: 'c1', output: 'rain' })
+    await kill()
+    const second = await post(s, await withAnswers(s, { c2: 'here' }))
+    await second.until((f) => f.data?.includes('Sun'))
+    assert.match(requests()[1].body.messages.at(-2).content, /rain/)
+    await kill()
+    assert.equal((await second.collect()).ended, 'broken')
+    const { body } = await s.snapshot()
+    assert.deepEqual([body.status, body.messages.length, textOf(body.messages.at(-1))], ['failed', 2, `${ASKS}Sun`])
+    assert.deepEqual(callsOf(body.messages.at(-1)).map((p) => p.output), ['rain', 'here'])
+    for (const version of VERSIONS) await validateMessages(version, body.messages)
+    set.model.script('after the kill', textScript(['alive']))
+    assert.equal(texts((await s.ask('after the kill')).frames), 'alive')
+  })
+
+  test('an answer by one client is followed by another that waits for nothing', async () => {
+    const hold = gate()
+    const { s, got } = await asked([WEATHER], ['Sun', hold, 'ny.'])
+    const { body } = await s.snapshot()
+    const accepted = await submit(s, { toolCallId: 'c1', output: 'clear' })
+    assert.deepEqual([accepted.body.status, accepted.body.continues], ['accepted', true])
+    const readers = [await s.reconnect(), await s.resume(body.streamSequence, { messageId: body.resumeMessageId })]
+    hold.open()
+    const [stock, cursor] = await Promise.all(readers.map((r) => r.collect()))
+    for (const got of [stock, cursor]) await assertChatBody(got)
+    assert.deepEqual([texts(stock.frames), texts(cursor.frames)], [`${ASKS}Sunny.`, 'Sunny.'])
+    assert.equal(chunksOf(cursor.frames)[0].messageId, chunksOf(got.frames)[0].messageId)
+    const { terminal } = assertWireBody(await (await s.sse(0)).collect())
+    assert.equal(terminal.data.status, 'completed')
+  })
+})

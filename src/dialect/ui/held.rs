@@ -8,7 +8,7 @@ use super::fold::kind_of;
 /// What a client's copy of a reply lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lacks {
-    /// Nothing but states of calls.
+    /// Nothing but answers that are there already.
     Nothing,
     /// All that the last run has written.
     Run,
@@ -24,7 +24,9 @@ pub fn lacks(sent: &Value, stored: &Value, own: u32) -> Lacks {
     let steps = |parts: &[Value]| parts.iter().filter(|part| kind(part) == "step-start").count();
     let same = |(sent, stored): (&Value, &Value)| {
         let equal = |key: &str| sent.get(key) == stored.get(key);
-        equal("type") && equal("text") && equal("toolCallId")
+        let state = |part: &Value, state: &str| part.get("state").and_then(Value::as_str) == Some(state);
+        let is_offered = state(sent, "approval-responded") && state(stored, "input-available");
+        equal("type") && equal("text") && equal("toolCallId") && !is_offered
     };
     let before = steps(&stored).saturating_sub(usize::try_from(own).unwrap_or(usize::MAX));
     let count = |parts: &[Value]| parts.iter().filter(told).count();
@@ -61,11 +63,18 @@ mod tests {
             (vec![step(), text("a"), call("output-available")], 2, Lacks::Some),
             (vec![], 2, Lacks::Run),
             (vec![step(), text("a"), call("output-available"), step(), text("")], 1, Lacks::Some),
+            (vec![step(), text("a"), call("output-error"), step(), text("b")], 0, Lacks::Nothing),
             // The last run has not committed a step yet: how much of it the client holds shows in its steps.
             (vec![step(), text("a"), call("output-available"), step(), text("b"), step(), text("x")], 0, Lacks::Some),
         ] {
             assert_eq!(lacks(&message(&parts), &stored, own), expected, "{parts:?}");
         }
         assert_eq!(lacks(&json!({}), &json!({}), 0), Lacks::Nothing);
+        let granted = message(&[step(), call("approval-responded")]);
+        assert_eq!(
+            lacks(&granted, &message(&[step(), call("input-available")]), 0),
+            Lacks::Run,
+            "it is not offered yet"
+        );
     }
 }

@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::fold::{Fold, kind_of};
 use super::tool::{call_of, state_of};
-use crate::core::approval::Executor;
+use crate::core::approval::{Executor, parse_approval_id};
 use crate::core::chunk::{Chunk, is_too_deep};
 use crate::core::error::Code;
 
@@ -107,6 +107,16 @@ pub fn pending(message: &Value, executor: Executor) -> Vec<PendingCall> {
         Some(PendingCall { tool_call_id: call_of(part).to_owned(), tool_name: name_of(part).to_owned(), awaited })
     };
     calls(message).filter_map(call).collect()
+}
+
+/// Whether a reply that has these answers in it still waits for others. A granted call that the client is not offered yet waits for nobody:
+/// it is the continuation that offers it.
+pub fn waits(message: &Value, answers: &[Answer], executor: Executor) -> bool {
+    let settled = |id: &str| {
+        answers.iter().any(|answer| answer.tool_call_id == id)
+            || find(message, id).is_some_and(|part| state_of(part) == "approval-responded")
+    };
+    pending(message, executor).iter().any(|call| !settled(&call.tool_call_id))
 }
 
 /// The answers in a client's copy of a reply that the stored one does not have.
@@ -212,15 +222,16 @@ pub(super) fn judge(
 ) -> Result<Option<Answer>, InvalidResult> {
     let Claim { outcome, granted: says_granted, approval } = claim;
     let is_result = matches!(outcome, Outcome::Output(_) | Outcome::Error(_));
-    if approval.is_some()
-        && approval.as_deref() != stored.get("approval").and_then(|approval| approval.get("id")?.as_str())
-    {
+    let asked = stored.get("approval").and_then(|approval| approval.get("id")?.as_str());
+    // A granted call that was offered again has no approval any more, but clients keep theirs and send it with the result.
+    let names_it = approval.as_deref().and_then(parse_approval_id).is_some_and(|(_, call)| call == id);
+    if approval.is_some() && approval.as_deref() != asked && (asked.is_some() || !is_result && !names_it) {
         return Err(InvalidResult);
     }
     let fits = match awaited(stored, executor) {
         Some(Awaited::Approval) => !is_result || says_granted && !is_executed_by_provider(stored),
         // Approved before: the first word counts.
-        Some(Awaited::Result) if !is_result && granted(stored).is_some() => return Ok(None),
+        Some(Awaited::Result) if !is_result && (granted(stored).is_some() || names_it) => return Ok(None),
         Some(Awaited::Result) => is_result,
         None if is_answered(stored) => return Ok(None),
         None => false,

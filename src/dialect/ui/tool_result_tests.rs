@@ -117,7 +117,6 @@ fn an_answer_that_does_not_fit_is_refused() {
         (part("approval-responded", json!({"approval": {"id": "other::c", "approved": true}})), asked()),
         (part("approval-responded", json!({"approval": {"approved": true}})), asked()),
         (part("approval-responded", json!({"approval": {"id": "run::c"}})), asked()),
-        (responded(true), waits()),
         (part("output-error", json!({})), waits()),
         (part("output-error", json!({"errorText": "x".repeat(MAX_ERROR_BYTES + 1)})), waits()),
         (part("output-available", json!({"output": "x".repeat(MAX_OUTPUT_BYTES)})), waits()),
@@ -260,4 +259,24 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_result_may_name_the_approval_that_the_store_has_let_go() {
+    let offered = part("input-available", json!({}));
+    let granted = json!({"id": "run::c", "approved": true});
+    let sent = part("output-available", json!({"output": 1, "approval": granted}));
+    assert_eq!(new(sent, offered.clone()), Ok(vec![Outcome::Output(json!(1))]));
+    assert_eq!(new(responded(true), offered.clone()), Ok(vec![]), "the first word counts");
+    let other = part("approval-responded", json!({"approval": {"id": "run::d", "approved": true}}));
+    assert_eq!(new(other, offered), Err(InvalidResult));
+}
+
+#[test]
+fn a_granted_call_does_not_hold_the_continuation_up_that_offers_it() {
+    let other = json!({"type": "tool-g", "toolCallId": "d", "state": "input-available", "input": 1});
+    let message = message(&[responded(true), other]);
+    let answered = Answer { tool_call_id: "d".into(), outcome: Outcome::Output(json!(1)) };
+    assert!(waits(&message, &[], Executor::Client));
+    assert!(!waits(&message, &[answered], Executor::Client));
 }

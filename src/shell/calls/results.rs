@@ -22,7 +22,7 @@ use crate::core::storage::{RunRow, Storage};
 use crate::dialect::ui::held::{Lacks, lacks};
 use crate::dialect::ui::response::DONE;
 use crate::dialect::ui::tool_result::{
-    Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, has_call, is_late, pending,
+    Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, has_call, is_late, waits,
 };
 use crate::dialect::ui::tool_submit::parse_tool_result;
 use crate::shell::answer;
@@ -82,7 +82,10 @@ impl Host {
         let own = own.map_err(|error| unreadable(&error))?.unwrap_or(0);
         match lacks(sent, stored, own) {
             Lacks::Nothing if run.status != RunStatus::Running => Ok(answer::events_of(DONE, true)),
-            Lacks::Run if run.entry == EntryKind::ToolResult => self.from_start(request, &run, Some(stored)),
+            Lacks::Nothing if own > 0 => self.behind_held(request, run, stored),
+            Lacks::Nothing | Lacks::Run if run.entry == EntryKind::ToolResult => {
+                self.from_start(request, &run, Some(stored))
+            }
             _ => self.attach(caller, request).await,
         }
     }
@@ -164,7 +167,7 @@ impl Host {
     ) -> Result<Taken, Response> {
         let told = chunks(answers, &stored, executor);
         let message = apply(stored, answers);
-        if !pending_but_for(&message, answers, executor) {
+        if !waits(&message, answers, executor) {
             return self.continue_run(caller, entry, run, message, told);
         }
         let step_count = self.session(|session| session.checkpoint().map_or(0, |last| last.step_count));
@@ -217,12 +220,6 @@ impl Host {
         let agent = self.config.agents.choose(Some(&run.agent));
         agent.map_or(Executor::Client, |(_, agent)| agent.executor())
     }
-}
-
-/// Whether calls wait that are not among these.
-fn pending_but_for(message: &Value, answers: &[CallAnswer], executor: Executor) -> bool {
-    let answered = |id: &str| answers.iter().any(|answer| answer.tool_call_id == id);
-    pending(message, executor).iter().any(|call| !answered(&call.tool_call_id))
 }
 
 fn invalid(invalid: InvalidResult) -> Response {

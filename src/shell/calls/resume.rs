@@ -154,6 +154,15 @@ impl Host {
         Ok(Some(Begin { run, cursor, opening, lens, content: true }))
     }
 
+    /// The rest of a live run, for a client that holds all of its message that is committed.
+    pub(super) fn behind_held(self: &Rc<Self>, request: &Request, run: RunRow, held: &Value) -> Answer {
+        let begin = self.behind_commit(request, run, false).map_err(|error| unreadable(&error))?;
+        let Some(mut begin) = begin else { return Err(resume_unknown()) };
+        begin.opening.truncate(1);
+        begin.lens.owned.extend(owned_calls(held));
+        self.respond(request, begin)
+    }
+
     /// The `finish` of a run, when it stands before the cursor.
     fn finish_before(&self, run: &RunRow, cursor: Cursor) -> Result<Option<Chunk>, HostError> {
         let Some(end) = run.end.filter(|end| cursor >= *end) else { return Ok(None) };

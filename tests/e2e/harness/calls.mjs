@@ -17,8 +17,10 @@ export async function callingChat(version, s, origin, { auto, agent, headers, ..
 export const answerCall = (chat, toolCallId, tool, output) => (chat.addToolOutput ?? chat.addToolResult).call(chat, { tool, toolCallId, output })
 
 /** The chat has come to rest, and what its last message says ends like this. */
-export const saidLast = (chat, end) =>
-  chat.until((c) => c.status === 'error' || (c.status === 'ready' && textOf(c.lastMessage).endsWith(end)), LONG, `"${end}" in ${JSON.stringify(chat.lastMessage)}`)
+export async function saidLast(chat, end) {
+  await chat.until((c) => c.status === 'error' || (c.status === 'ready' && textOf(c.lastMessage).endsWith(end)), LONG, `"${end}" at the end of the chat`)
+  assert.equal(chat.status, 'ready', `${chat.error?.message} ${JSON.stringify(chat.lastMessage)}`)
+}
 
 /** Parts as every version keeps them: without ids of reasoning, and without keys that say nothing. */
 export const plain = (parts) => JSON.parse(JSON.stringify(parts)).map(({ id, ...part }) => part)
