@@ -262,6 +262,13 @@ fn encoded(text: &str) -> String {
     out
 }
 
+/// Scheme and host of an absolute URL.
+pub fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at.saturating_add(3));
+    let end = url.get(host..).and_then(|rest| rest.find(['/', '?', '#'])).map(|at| at.saturating_add(host));
+    end.and_then(|end| url.get(..end)).unwrap_or(url)
+}
+
 /// Splits an absolute URL into its encoded path and its query, without a parser: a runtime has already accepted the URL.
 pub fn path_and_query(url: &str) -> (&str, &str) {
     let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -347,6 +354,7 @@ mod tests {
     fn urls_are_split_by_hand() {
         assert_eq!(path_and_query("http://h:1/a%20b?x=1&y"), ("/a%20b", "x=1&y"));
         assert_eq!(path_and_query("https://h"), ("/", ""));
+        assert_eq!((origin("http://h:1/a?b"), origin("https://h")), ("http://h:1", "https://h"));
         assert_eq!(query_value("a=1&seed=1&b=%20x", "b").as_deref(), Some(" x"));
         assert_eq!(query_value("seed", "seed").as_deref(), Some(""));
         assert_eq!(query_value("unseed=1", "seed"), None);

@@ -92,7 +92,7 @@ pub fn body(told: Told<'_>) -> Value {
 }
 
 /// One answer, as `/tool-result` takes it.
-fn result(answer: &Chunk) -> Value {
+pub fn result(answer: &Chunk) -> Value {
     let call = answer.get("toolCallId").cloned().unwrap_or_default();
     match answer.kind() {
         "tool-output-error" => json!({ "toolCallId": call, "errorText": answer.get("errorText") }),

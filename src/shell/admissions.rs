@@ -11,7 +11,7 @@ use crate::core::command::WriteRefused;
 use crate::core::ids::{Cursor, RunId};
 use crate::core::record::{Commit, Record};
 use crate::core::run::{EntryKind, Fence, Outcome, Vocabulary};
-use crate::core::storage::{CheckpointKind, RunRow, Storage};
+use crate::core::storage::{CheckpointKind, RunRow};
 use crate::dialect::push::admit::{Admission, Folded, Opened};
 use crate::dialect::ui::response::OPENING_CHUNKS;
 

@@ -9,7 +9,9 @@ use super::host::Host;
 use super::producers;
 use super::request::header;
 use crate::core::error::Failure;
-use crate::dialect::route::query_value;
+use crate::core::run::Vocabulary;
+use crate::core::time::Millis;
+use crate::dialect::route::{origin, query_value};
 use crate::dialect::ui::request::ChatBody;
 use crate::model::agent::{Agent, NoSuchAgent};
 use crate::model::ui_route::request::{Forwarded, headers};
@@ -20,6 +22,24 @@ pub struct Entry<'a> {
     /// An error matters only to a request that does start a run.
     agent: Result<(&'a str, &'a Agent), NoSuchAgent>,
     keys: Map<String, Value>,
+}
+
+/// Who answers, and how.
+pub struct Entered<'a> {
+    pub name: &'a str,
+    /// What the request hands on to a chat route.
+    pub forwarded: Option<Forwarded>,
+    /// When its producer is outside.
+    pub outside: Option<Outside>,
+}
+
+/// A producer outside that is told of its run.
+pub struct Outside {
+    pub vocabulary: Vocabulary,
+    /// How long it may be silent.
+    pub lease: Millis,
+    /// Where it reaches the service.
+    pub origin: String,
 }
 
 impl Host {
@@ -46,15 +66,23 @@ impl Host {
     }
 
     /// The agent that shall start a run, once the deployment has what it needs, and what the request hands on to it.
-    pub fn enter<'a>(&self, entry: Entry<'a>) -> Result<(&'a str, Option<Forwarded>), Response> {
+    pub fn enter<'a>(&self, entry: Entry<'a>) -> Result<Entered<'a>, Response> {
         let Entry { request, agent, keys } = entry;
         let (name, agent) = agent.map_err(|error| refused(&error.failure()))?;
         producers::check(self, name, agent).map_err(|failure| answer::misconfigured(&failure))?;
         let forwarded = match agent {
             Agent::Ui(settings) => Some(Forwarded { headers: headers(settings, |name| header(request, name)), keys }),
-            Agent::Demo(_) | Agent::OpenAi(_) | Agent::Anthropic(_) => None,
+            Agent::Demo(_) | Agent::OpenAi(_) | Agent::Anthropic(_) | Agent::Push(_) => None,
         };
-        Ok((name, forwarded))
+        let outside = match agent {
+            Agent::Push(settings) => {
+                let lease = settings.lease_ms.map_or(self.config.settings.lease, |ms| Millis::new(u64::from(ms)));
+                let url = request.url();
+                Some(Outside { vocabulary: settings.vocabulary, lease, origin: origin(&url).to_owned() })
+            }
+            _ => None,
+        };
+        Ok(Entered { name, forwarded, outside })
     }
 }
 

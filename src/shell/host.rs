@@ -15,6 +15,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use worker::{Env, console_error};
 
+use super::admissions::KnownAdmission;
 use super::bindings::{ObjectStorage, error_text};
 use super::clock::{now, sleep};
 use super::config::Config;
@@ -67,6 +68,8 @@ pub struct Host {
     pub held_run: RefCell<Option<HeldRun>>,
     /// What is known of a run's attempts.
     pub attempts: RefCell<KnownAttempts>,
+    /// What is known of the run that a producer outside writes.
+    pub known_admission: RefCell<KnownAdmission>,
     object: ObjectStorage,
     session: RefCell<Option<Session>>,
     /// Rises whenever the memory is thrown away: a ticket of an older memory confirms nothing.
@@ -98,6 +101,7 @@ impl Host {
             production: RefCell::new(None),
             held_run: RefCell::default(),
             attempts: RefCell::default(),
+            known_admission: RefCell::default(),
             object,
             session: RefCell::new(None),
             generation: Cell::new(0),
@@ -184,6 +188,7 @@ impl Host {
     pub fn throw_away(self: &Rc<Self>) {
         self.generation.set(self.generation.get().wrapping_add(1));
         self.storage.forget();
+        self.forget_admission();
         if let Ok(mut slot) = self.session.try_borrow_mut() {
             *slot = None;
         }

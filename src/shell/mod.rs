@@ -4,12 +4,14 @@
 //! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call, a file a kind.
 //! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it;
 //!   [`settling`]: how it ends. [`stored`]: its chunks, read from the rows.
+//! * [`admissions`]: what is known of the run that a producer outside writes.
 //! * [`readers`]: open responses; [`drain`] feeds them, [`watch`] looks after them, [`body`] is the stream. [`journal`]: log lines and counters.
 //! * [`keeping`]: retention, the size limit, the end of an idle session.
 //! * [`follower`]: another session's stream, followed from here.
 //! * [`answer`], [`request`], [`incoming`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
 //! * [`seams`]: handles for tests.
 
+mod admissions;
 mod answer;
 mod bindings;
 mod body;

@@ -21,7 +21,8 @@ use crate::core::ids::RunId;
 use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, Vocabulary};
 use crate::core::storage::RunRow;
-use crate::core::time::UnixMillis;
+use crate::core::time::{Millis, UnixMillis};
+use crate::dialect::helix;
 use crate::dialect::ui::resync::{Reason, Resync};
 use crate::dialect::ui::vocabulary::ends_call;
 use crate::dialect::ui::writer::RunWriter;
@@ -62,7 +63,17 @@ pub struct Continued {
 
 /// What a run is launched with.
 pub struct Launch<'a> {
+    /// The run's id, when its producer names it.
+    pub run: Option<RunId>,
     pub agent: &'a str,
+    /// The language of its chunks.
+    pub vocabulary: Vocabulary,
+    /// How long its producer may be silent, when that is outside.
+    pub push: Option<Millis>,
+    /// The origin under which that producer reaches the service, when it is to be told of the run.
+    pub told: Option<String>,
+    /// The conversation's state from here on, as JSON text.
+    pub state: Option<String>,
     /// What the request hands on to a chat route.
     pub forwarded: Option<Forwarded>,
     pub key: Option<Keyed>,
@@ -92,10 +103,12 @@ pub enum NotStarted {
 impl Host {
     /// Starts a run.
     pub fn start_run(self: &Rc<Self>, caller: &Caller, launch: Launch<'_>) -> Result<RunRow, NotStarted> {
-        let Launch { agent, forwarded, key, entry, continued, abandoned, held } = launch;
+        let Launch { run, agent, vocabulary, push, told, state, forwarded, key, entry, continued, abandoned, held } =
+            launch;
+        let answers = continued.as_ref().map(|continued| continued.answers.clone()).unwrap_or_default();
         let made: RefCell<Option<(RunWriter, Vec<Record>)>> = RefCell::new(None);
         let opening = |opening: &Opening<'_>| {
-            let (writer, records) = open(opening, agent, continued.as_ref(), &abandoned);
+            let (writer, records) = open(opening, (agent, vocabulary), continued.as_ref(), &abandoned);
             let first = if held { Vec::new() } else { records.clone() };
             if let Ok(mut slot) = made.try_borrow_mut() {
                 *slot = Some((writer, records));
@@ -105,21 +118,22 @@ impl Host {
         let start = Start {
             now: now(),
             caller,
-            run: RunId::new(format!("run_{}", random_text(1))),
+            run: run.unwrap_or_else(|| RunId::new(format!("run_{}", random_text(1)))),
             salt: &random_text(1),
             agent,
-            vocabulary: Vocabulary::Ui,
-            lease: self.config.settings.lease,
+            vocabulary,
+            lease: push.unwrap_or(self.config.settings.lease),
             key,
             entry,
-            push: None,
-            state: None,
+            push,
+            state,
             opening: &opening,
         };
         let Started { effects, fence, superseded, .. } =
             self.session(|session| session.start(start)).map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
         // Of the run that was taken over nothing is written any more, and its model call ends.
         self.abandon();
+        self.forget_admission();
         self.arm_next();
         self.persist(effects).map_err(NotStarted::Host)?;
         if let Some(superseded) = superseded {
@@ -127,7 +141,11 @@ impl Host {
         }
         let run = self.session(|session| session.run().cloned()).map_err(NotStarted::Host)?;
         let run = run.ok_or(NotStarted::Host(HostError::Busy))?;
-        if let Some((writer, records)) = made.into_inner()
+        if push.is_some() {
+            if let Some(origin) = told {
+                producers::tell(self, &run, origin, answers);
+            }
+        } else if let Some((writer, records)) = made.into_inner()
             && let Some(signal) = self.seat(&fence, writer)
         {
             if held {
@@ -304,7 +322,7 @@ impl Host {
 /// The run's writer and its first records.
 fn open(
     opening: &Opening<'_>,
-    agent: &str,
+    (agent, vocabulary): (&str, Vocabulary),
     continued: Option<&Continued>,
     abandoned: &[(String, Chunk)],
 ) -> (RunWriter, Vec<Record>) {
@@ -334,7 +352,13 @@ fn open(
         records.extend(writer.answer_earlier(tool, failure.clone()));
     }
     for answer in continued.into_iter().flat_map(|continued| &continued.answers) {
-        records.extend(writer.inherit(answer.clone()));
+        match vocabulary {
+            Vocabulary::Helix => {
+                let chunk = helix::answers::answer(answer);
+                records.push(Record::Chunk { chunk, attempt: None });
+            }
+            Vocabulary::Ui | Vocabulary::Opaque => records.extend(writer.inherit(answer.clone())),
+        }
     }
     (writer, records)
 }

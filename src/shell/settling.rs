@@ -141,7 +141,12 @@ impl Host {
         }
     }
 
-    fn finish(self: &Rc<Self>, fence: &Fence, outcome: Outcome, records: &[Record]) -> Result<(), HostError> {
+    pub(super) fn finish(
+        self: &Rc<Self>,
+        fence: &Fence,
+        outcome: Outcome,
+        records: &[Record],
+    ) -> Result<(), HostError> {
         match self.write_with_room(|session| session.finish(now(), fence, outcome, records))? {
             Ok(effects) => {
                 self.persist(effects)?;
@@ -161,6 +166,9 @@ impl Host {
     pub(super) fn bury(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned())?;
         let Some(run) = run else { return Ok(()) };
+        if run.push.is_some() {
+            return self.bury_pushed(&run, outcome);
+        }
         let records = self.writer_of(&run)?.fail();
         console_log!("session {} run {}: settled without its producer", self.log_name, fence.run);
         self.finish(fence, outcome, &records)

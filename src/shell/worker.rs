@@ -12,7 +12,7 @@ use crate::core::config::Settings;
 use crate::core::error::{Code, Failure};
 use crate::core::ids::SessionId;
 use crate::dialect::cors;
-use crate::dialect::route::{Call, NoRoute, Route, path_and_query, resolve};
+use crate::dialect::route::{Call, NoRoute, Route, origin, path_and_query, resolve};
 use crate::dialect::ui::request::ChatBody;
 
 const HOME: &str = include_str!("home.html");
@@ -91,18 +91,27 @@ async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &web
     init.set_headers(&request.headers());
     init.set_body(&js_sys::Uint8Array::from(bytes.as_slice()));
     init.set_signal(Some(&request.signal()));
-    forward(env, &session, Call::Send, query, &init).await
+    let url = request.url();
+    forward(env, &session, Call::Send, (origin(&url), query), &init).await
 }
 
 /// Hands a request on with its method, headers, body and abort signal.
 async fn pass_on(env: &Env, session: &SessionId, call: Call, query: &str, request: &web_sys::Request) -> Response {
     // A request is a valid init: the runtime reads the same fields from it, and leaves the body a stream.
-    forward(env, session, call, query, request.unchecked_ref::<RequestInit>()).await
+    let url = request.url();
+    forward(env, session, call, (origin(&url), query), request.unchecked_ref::<RequestInit>()).await
 }
 
-async fn forward(env: &Env, session: &SessionId, call: Call, query: &str, init: &RequestInit) -> Response {
+async fn forward(
+    env: &Env,
+    session: &SessionId,
+    call: Call,
+    (at, query): (&str, &str),
+    init: &RequestInit,
+) -> Response {
     let separator = if query.is_empty() { "" } else { "?" };
-    let address = format!("https://session{}{separator}{query}", call.object_path());
+    // The object learns from it where the service is reached.
+    let address = format!("{at}{}{separator}{query}", call.object_path());
     let sent = async {
         let request = web_sys::Request::new_with_str_and_init(&address, init)?;
         env.durable_object("SESSIONS")?.get_by_name(session.as_str())?.fetch_with_request(Request::from(request)).await

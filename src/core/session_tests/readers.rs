@@ -133,7 +133,10 @@ impl World {
                 }
                 let at = durable.runs.iter().position(|run| run.id == shown.id).unwrap();
                 let successor = &durable.runs[at + 1];
-                assert!(reader.move_on(successor.opening as u64, true, view), "its successor shows together with its end");
+                assert!(
+                    reader.move_on(successor.opening as u64, true, view),
+                    "its successor shows together with its end"
+                );
                 assert_eq!(*reader.scope(), Scope::Run(successor.id.clone()));
                 assert_eq!(place(reader.cursor()), (successor.start + successor.opening).max(*opened));
                 (*opened, *ended) = (place(reader.cursor()), false);

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use super::projector::{Projector, apply};
 use crate::core::chunk::{CONTINUES, Chunk};
 use crate::core::ids::{Cursor, MessageId, RunId, Sequence};
-use crate::dialect::push::admit::{Admission, Opened, PushVocabulary};
+use crate::core::run::Vocabulary;
+use crate::dialect::push::admit::{Admission, Opened};
 use crate::dialect::ui::attempts::Attempts;
 use crate::dialect::ui::fold::Fold;
 use crate::dialect::ui::lens::{Lens, begun};
@@ -228,7 +229,7 @@ proptest! {
     ) {
         let (run, message_id, at) = (RunId::new("r"), MessageId::new("m"), Cursor::START);
         let opened = Opened {
-            vocabulary: PushVocabulary::Helix, run: run.clone(), message_id, base: continues.then(seed), state: None, at,
+            vocabulary: Vocabulary::Helix, run: run.clone(), message_id, base: continues.then(seed), state: None, at,
         };
         let mut admission = Admission::new(opened.clone());
         let mut log = vec![chunk(json!({"type": "run_started", "runId": "r"})), chunk(json!({"type": "start", "messageId": "m", "runId": "r"}))];

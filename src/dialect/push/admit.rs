@@ -25,6 +25,7 @@ use crate::core::approval::approval_id;
 use crate::core::chunk::{CONTINUES, Chunk, STAMP_KEYS, is_too_deep, lifecycle};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId, Sequence};
 use crate::core::record::Record;
+use crate::core::run::Vocabulary;
 use crate::core::state::{StateRefused, patched};
 use crate::dialect::helix::projector::{Projector, apply};
 use crate::dialect::helix::words::{STATE_PATCH, state_operations};
@@ -42,17 +43,6 @@ const PRODUCER_APPROVAL: &str = "producerApprovalId";
 
 /// Text of the result that a call gets when its run ends without one.
 const NOT_EXECUTED: &str = "Not executed: the reply was interrupted";
-
-/// The language in which a producer pushes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PushVocabulary {
-    /// AI SDK UI message chunks.
-    Ui,
-    /// Helix chunks.
-    Helix,
-    /// Any JSON.
-    Opaque,
-}
 
 /// Why a chunk was refused, in words that say what to change.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -198,7 +188,7 @@ pub enum NotWhole {
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The language of the chunks.
-    pub vocabulary: PushVocabulary,
+    pub vocabulary: Vocabulary,
     /// The run.
     pub run: RunId,
     /// The message that it writes.
@@ -246,15 +236,15 @@ impl Admission {
         let continues = base.is_some();
         let fold = base.map_or_else(|| Fold::new(&message_id), Fold::continuing);
         let language = match vocabulary {
-            PushVocabulary::Ui => Language::Ui,
-            PushVocabulary::Helix => {
+            Vocabulary::Ui => Language::Ui,
+            Vocabulary::Helix => {
                 let projector = match continues {
                     true => Projector::continuing(run.clone(), &fold),
                     false => Projector::new(run.clone(), message_id),
                 };
                 Language::Helix { projector: Box::new(projector), marks: Marks::new(run.clone()) }
             }
-            PushVocabulary::Opaque => Language::Opaque,
+            Vocabulary::Opaque => Language::Opaque,
         };
         Self {
             run,

@@ -6,6 +6,7 @@ use super::numbers::ProducerSeq;
 use crate::core::chunk::Chunk;
 use crate::core::ids::{Cursor, MessageId, RunId, Sequence};
 use crate::core::record::Record;
+use crate::core::run::Vocabulary;
 use crate::dialect::ui::fold::Fold;
 use crate::dialect::ui::lens::{Lens, begun};
 use crate::dialect::ui::message::validate_message;
@@ -14,13 +15,13 @@ use crate::dialect::ui::sanitise::sanitise;
 use crate::dialect::ui::testing::{producer_chunk, seed, stamp};
 use crate::dialect::ui::vocabulary::Floor;
 
-fn opened(vocabulary: PushVocabulary, base: Option<Value>) -> Opened {
+fn opened(vocabulary: Vocabulary, base: Option<Value>) -> Opened {
     let at = Cursor::new(2).unwrap();
     Opened { vocabulary, run: RunId::new("r"), message_id: MessageId::new("m"), base, state: None, at }
 }
 
 fn ui() -> Admission {
-    Admission::new(opened(PushVocabulary::Ui, None))
+    Admission::new(opened(Vocabulary::Ui, None))
 }
 
 fn numbered(chunks: &[Chunk]) -> impl Iterator<Item = (Sequence, &Chunk)> {
@@ -169,7 +170,7 @@ fn a_commit_covers_whole_steps_and_a_place_in_a_part_is_refused() {
     let parts = json!([{"type": "step-start"}, {"type": "text", "text": "hi", "state": "done"}]);
     assert_eq!(folded.message.as_ref().unwrap()["parts"], parts);
     let through = |cursor| {
-        let opened = opened(PushVocabulary::Ui, None);
+        let opened = opened(Vocabulary::Ui, None);
         Admission::through(opened, numbered(&log), Cursor::new(cursor).unwrap())
     };
     assert_eq!(through(8), Ok(folded));
@@ -213,7 +214,7 @@ fn what_is_open_is_closed_and_a_call_is_answered_when_nobody_is_left_to() {
 
 #[test]
 fn helix_chunks_come_as_they_are_with_the_runs_id_and_an_attempt() {
-    let mut admission = Admission::new(opened(PushVocabulary::Helix, None));
+    let mut admission = Admission::new(opened(Vocabulary::Helix, None));
     let mut log = Vec::new();
     let mut marks = Vec::new();
     for value in [
@@ -235,7 +236,7 @@ fn helix_chunks_come_as_they_are_with_the_runs_id_and_an_attempt() {
     assert_eq!((folded.cursor.get(), folded.step_count), (7, 1));
     let parts = json!([{"type": "step-start"}, {"type": "text", "text": "hi", "state": "done"}]);
     assert_eq!(folded.message.unwrap()["parts"], parts);
-    let mut again = Admission::new(opened(PushVocabulary::Helix, None));
+    let mut again = Admission::new(opened(Vocabulary::Helix, None));
     numbered(&log).for_each(|(sequence, chunk)| again.replay(sequence, chunk));
     assert_eq!((again.commit(), again.last()), (admission.commit(), admission.last()));
     assert_eq!(again.pending_calls(), ["c"]);
@@ -251,7 +252,7 @@ fn helix_chunks_come_as_they_are_with_the_runs_id_and_an_attempt() {
 
 #[test]
 fn a_retried_step_takes_its_patches_back() {
-    let mut admission = Admission::new(opened(PushVocabulary::Helix, None));
+    let mut admission = Admission::new(opened(Vocabulary::Helix, None));
     for value in [
         json!({"type": "step_start", "step": 1, "attemptId": "a"}),
         json!({"type": "state_patch", "patches": [{"op": "add", "path": "/n", "value": 1}], "attemptId": "a"}),
@@ -266,7 +267,7 @@ fn a_retried_step_takes_its_patches_back() {
 
 #[test]
 fn opaque_values_are_kept_whole() {
-    let mut admission = Admission::new(opened(PushVocabulary::Opaque, None));
+    let mut admission = Admission::new(opened(Vocabulary::Opaque, None));
     for (value, stored) in [
         (json!(7), json!({"type": "opaque", "value": 7})),
         (json!({"type": "x", "a": null}), json!({"type": "x", "a": null})),
@@ -288,7 +289,7 @@ proptest! {
         values in prop::collection::vec(producer_chunk(), 0..60), continues in any::<bool>(),
     ) {
         let base = continues.then(seed);
-        let mut admission = Admission::new(opened(PushVocabulary::Ui, base.clone()));
+        let mut admission = Admission::new(opened(Vocabulary::Ui, base.clone()));
         let mut log = Vec::new();
         for value in values {
             let before = format!("{admission:?}");
@@ -311,7 +312,7 @@ proptest! {
             }
         }
         prop_assert_eq!(copy.last().unwrap().message, fold.message());
-        let mut again = Admission::new(opened(PushVocabulary::Ui, base));
+        let mut again = Admission::new(opened(Vocabulary::Ui, base));
         numbered(&log).for_each(|(sequence, chunk)| again.replay(sequence, chunk));
         prop_assert_eq!((again.commit(), again.last(), again.at()), (copy.commit(), copy.last(), copy.at()));
         prop_assert_eq!((again.pending_calls(), again.is_finished()), (copy.pending_calls(), copy.is_finished()));

@@ -7,8 +7,8 @@
 
 use serde_json::Value;
 
-use super::admit::PushVocabulary;
 use super::body::{CommitBody, EndBody, FailBody, PauseBody, Refusal, json};
+use crate::core::run::Vocabulary;
 
 /// What follows the chunks; takes the number behind theirs.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ impl Append {
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn parse(body: &[u8], vocabulary: PushVocabulary) -> Result<Self, Refusal> {
+    pub fn parse(body: &[u8], vocabulary: Vocabulary) -> Result<Self, Refusal> {
         let mut keys = match json(body)? {
             Value::Array(chunks) => return Ok(Self { chunks, then: None }),
             Value::Object(keys) => keys,
@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     fn parse(body: &Value) -> Result<Append, Refusal> {
-        Append::parse(body.to_string().as_bytes(), PushVocabulary::Ui)
+        Append::parse(body.to_string().as_bytes(), Vocabulary::Ui)
     }
 
     #[test]
@@ -110,6 +110,6 @@ mod tests {
         ] {
             assert_eq!(parse(&body).unwrap_err().to_string(), words);
         }
-        assert_eq!(Append::parse(b"[1", PushVocabulary::Ui), Err(Refusal::NotJson));
+        assert_eq!(Append::parse(b"[1", Vocabulary::Ui), Err(Refusal::NotJson));
     }
 }

@@ -8,12 +8,12 @@ use serde::de::value::{Error as Unknown, StrDeserializer};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::admit::PushVocabulary;
 use super::fields::{Keys, MAX_ID_BYTES, flag, id, lease, list, text, whole};
 use crate::core::chunk::is_too_deep;
 use crate::core::error::{Code, Failure};
 use crate::core::ids::{Cursor, InvalidRequestKey, RequestKey, RunId, SequenceOutOfRange, SessionId};
 use crate::core::lenient_json;
+use crate::core::run::Vocabulary;
 use crate::core::state::{self, StateRefused};
 use crate::core::time::Millis;
 use crate::dialect::ui::message::{Invalid, validate_message};
@@ -82,7 +82,7 @@ pub struct Begin {
     /// What the run answers, oldest first; valid UI messages unless the vocabulary is opaque.
     pub messages: Vec<Value>,
     /// The language of the run's chunks.
-    pub vocabulary: PushVocabulary,
+    pub vocabulary: Vocabulary,
     /// The idempotency key of this start.
     pub request_key: Option<RequestKey>,
     /// Whether a live run is superseded.
@@ -168,9 +168,9 @@ impl Begin {
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let keys = object(body)?;
         let vocabulary = match text(&keys, "vocabulary")? {
-            Some("ui") => PushVocabulary::Ui,
-            Some("helix") => PushVocabulary::Helix,
-            Some("opaque") => PushVocabulary::Opaque,
+            Some("ui") => Vocabulary::Ui,
+            Some("helix") => Vocabulary::Helix,
+            Some("opaque") => Vocabulary::Opaque,
             _ => return Err(Refusal::WrongType { key: "vocabulary", expected: "ui, helix or opaque" }),
         };
         let run = text(&keys, "runId")?.map(run_id).transpose()?;
@@ -199,11 +199,11 @@ impl CommitBody {
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn parse(body: &[u8], vocabulary: PushVocabulary) -> Result<Self, Refusal> {
+    pub fn parse(body: &[u8], vocabulary: Vocabulary) -> Result<Self, Refusal> {
         Self::read(&object(body)?, vocabulary)
     }
 
-    pub(super) fn read(keys: &Keys, vocabulary: PushVocabulary) -> Result<Self, Refusal> {
+    pub(super) fn read(keys: &Keys, vocabulary: Vocabulary) -> Result<Self, Refusal> {
         let messages = list(keys, "messages")?.cloned();
         check_messages(messages.as_deref().unwrap_or_default(), vocabulary)?;
         let steps = whole(keys, "stepCount")?.map(|steps| {
@@ -324,13 +324,13 @@ fn run_id(text: &str) -> Result<RunId, Refusal> {
     if fits { Ok(RunId::new(text)) } else { Err(Refusal::RunId) }
 }
 
-fn check_messages(messages: &[Value], vocabulary: PushVocabulary) -> Result<(), Refusal> {
+fn check_messages(messages: &[Value], vocabulary: Vocabulary) -> Result<(), Refusal> {
     for (index, message) in messages.iter().enumerate() {
         let is_text = |key: &str| message.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
         if is_too_deep(message) || !is_text("id") || !is_text("role") {
             return Err(Refusal::Outline(index));
         }
-        if vocabulary != PushVocabulary::Opaque {
+        if vocabulary != Vocabulary::Opaque {
             validate_message(message).map_err(|invalid| Refusal::Message { index, invalid })?;
         }
     }

@@ -21,7 +21,7 @@ fn a_start_says_what_it_answers_and_in_which_language() {
             run: Some(RunId::new("run 1")),
             owner: Some("o".into()),
             messages: vec![message()],
-            vocabulary: PushVocabulary::Ui,
+            vocabulary: Vocabulary::Ui,
             request_key: Some(RequestKey::parse("k").unwrap()),
             supersede: true,
             lease: Some(Millis::new(5_000)),
@@ -62,7 +62,7 @@ fn a_start_that_cannot_be_used_is_told_what_to_change() {
 
 #[test]
 fn a_commit_may_say_nothing() {
-    let parse = |body: &[u8]| CommitBody::parse(body, PushVocabulary::Ui);
+    let parse = |body: &[u8]| CommitBody::parse(body, Vocabulary::Ui);
     assert_eq!(parse(b" "), Ok(CommitBody::default()));
     let said = parse(br#"{"throughSequence":7,"messages":[],"state":null,"stepCount":2}"#).unwrap();
     assert_eq!(said.through.map(Cursor::get), Some(7));

@@ -146,6 +146,10 @@ fn forwarded(fields: &mut Fields) -> Result<Vec<String>, AgentsError> {
     Ok(names)
 }
 
+/// `sendHeaders`.
+///
+/// # Errors
+/// [`AgentsError::Field`].
 pub fn fixed(fields: &mut Fields) -> Result<Vec<(String, String)>, AgentsError> {
     let mut headers = Vec::new();
     for (name, value) in fields.object("sendHeaders")?.unwrap_or_default() {

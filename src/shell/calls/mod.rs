@@ -2,6 +2,7 @@
 //!
 //! * [`send`]: a chat POST. [`results`]: answers to a suspended run's calls. [`resume`]: responses that follow what is there.
 //! * [`control`]: stop, retry and delete.
+//! * [`runs`] and [`runs_end`]: what producers outside ask.
 //! * [`wire`]: `/sse`, `/info`, `/chunks` and the snapshot.
 //! * [`refusals`]: why a call is refused.
 
@@ -9,6 +10,8 @@ mod control;
 mod refusals;
 mod results;
 mod resume;
+mod runs;
+mod runs_end;
 mod send;
 mod wire;
 
@@ -22,9 +25,9 @@ use super::answer;
 use super::host::Host;
 use crate::core::caller::Caller;
 use crate::core::error::Code;
-use crate::core::ids::Cursor;
+use crate::core::ids::{Cursor, RunId};
 use crate::dialect::cursor;
-use crate::dialect::route::Call;
+use crate::dialect::route::{Call, Deed};
 use refusals::unreadable;
 
 /// An answer, or the answer that says why not.
@@ -35,13 +38,14 @@ impl Host {
     pub async fn answer(self: &Rc<Self>, call: Call, request: &Request, query: &str) -> Response {
         // Everybody is one anonymous caller until the deployment authenticates.
         let caller = Caller::Anonymous;
+        let deletes = call == Call::Delete;
         // A session whose rows cannot be read must still be deletable.
         let settled = match self.expire().await {
             Ok(()) => self.settle_or_hear().await,
             failed => failed,
         };
         if let Err(error) = settled
-            && call != Call::Delete
+            && !deletes
         {
             return unreadable(&error);
         }
@@ -58,9 +62,33 @@ impl Host {
             Call::Sse => self.sse(&caller, request, query),
             Call::Info => self.info(&caller).await,
             Call::Chunks => self.chunks(&caller, query).await,
+            Call::OpenRun => self.open_run(&caller, request).await,
+            Call::Run(run, deed) => self.run_deed(&caller, request, query, &run, deed).await,
             Call::Seam => self.seam(request, query).await,
         };
         answer.unwrap_or_else(|refusal| refusal)
+    }
+
+    async fn run_deed(
+        self: &Rc<Self>,
+        caller: &Caller,
+        request: &Request,
+        query: &str,
+        run: &RunId,
+        deed: Deed,
+    ) -> Answer {
+        let known =
+            self.session(|session| session.authorise(caller).map(|_| ())).map_err(|error| unreadable(&error))?;
+        known.map_err(refusals::absent)?;
+        match deed {
+            Deed::Chunks => self.append_chunks(request, run).await,
+            Deed::Commit => self.commit_run(request, run).await,
+            Deed::Renew => self.renew_run(request, run).await,
+            Deed::End => self.end_run(request, run, "end").await,
+            Deed::Fail => self.end_run(request, run, "fail").await,
+            Deed::Pause => self.end_run(request, run, "pause").await,
+            Deed::Control => self.control_run(caller, request, query, run).await,
+        }
     }
 
     /// Routes that only tests need; without `TEST_SEAMS=1` they do not exist.

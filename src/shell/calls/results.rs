@@ -167,7 +167,9 @@ impl Host {
     ) -> Result<Taken, Response> {
         let told = chunks(answers, &stored, executor);
         let message = apply(stored, answers);
-        if !waits(&message, answers, executor) {
+        // A producer outside that nobody can tell asks for the answers itself.
+        let asks = run.push.is_some() && run.agent.is_empty();
+        if !asks && !waits(&message, answers, executor) {
             return self.continue_run(caller, entry, run, message, told);
         }
         let step_count = self.session(|session| session.checkpoint().map_or(0, |last| last.step_count));
@@ -217,6 +219,9 @@ impl Host {
     }
 
     fn executor(&self, run: &RunRow) -> Executor {
+        if run.push.is_some() {
+            return Executor::Producer;
+        }
         let agent = self.config.agents.choose(Some(&run.agent));
         agent.map_or(Executor::Client, |(_, agent)| agent.executor())
     }

@@ -80,9 +80,8 @@ impl Host {
 
     /// What the run answers: the producer's messages, or the answers that a suspended run has got meanwhile.
     fn pushed_entry(&self, caller: &Caller, begin: &Begin) -> Result<(Entry, Option<Continued>), Response> {
-        let suspended = self.session(|session| {
-            session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned()
-        });
+        let suspended =
+            self.session(|session| session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned());
         let suspended = suspended.map_err(|error| unreadable(&error))?;
         if let (Some(run), true, false) = (&suspended, begin.messages.is_empty(), begin.supersede) {
             let message = self.stored_message(run.message_index).map_err(|error| unreadable(&error))?;
@@ -208,9 +207,8 @@ impl Host {
         let mut reading = Box::pin(incoming::next(reader).fuse());
         loop {
             let due = flushed.after(wait).since(now());
-            let timer = async {
-                if waiting.is_empty() { std::future::pending::<()>().await } else { sleep(due).await }
-            };
+            let idle = waiting.is_empty();
+            let timer = async { if idle { std::future::pending::<()>().await } else { sleep(due).await } };
             let piece = match select(&mut reading, Box::pin(timer)).await {
                 Either::Right(_) => {
                     number = self.flush_lines(fence, number, &mut waiting)?;
@@ -271,9 +269,9 @@ impl Host {
     pub(super) fn take_chunks(self: &Rc<Self>, fence: &Fence, first: u64, chunks: Vec<Value>) -> Result<(), Response> {
         let known = self.skip(fence, first, chunks.len())?;
         let admission = self.admission(fence)?;
-        let (admission, records) = admission
-            .admit_all(chunks.into_iter().skip(known))
-            .map_err(|refused| self.bad_chunk(fence, first, &Refused { index: refused.index.saturating_add(known), ..refused }))?;
+        let (admission, records) = admission.admit_all(chunks.into_iter().skip(known)).map_err(|refused| {
+            self.bad_chunk(fence, first, &Refused { index: refused.index.saturating_add(known), ..refused })
+        })?;
         self.store_chunks(fence, &records)?;
         self.keep_admission(fence, admission);
         Ok(())
@@ -332,7 +330,7 @@ impl Host {
         ack
     }
 
-    fn bad_chunk(&self, fence: &Fence, first: u64, refused: &Refused) -> Response {
+    pub(super) fn bad_chunk(&self, fence: &Fence, first: u64, refused: &Refused) -> Response {
         let number = first.saturating_add(u64::try_from(refused.index).unwrap_or(u64::MAX));
         let expected = self.session(|session| session.expected(fence).ok()).ok().flatten();
         let facts = facts(json!({
@@ -351,7 +349,7 @@ impl Host {
     }
 
     /// Why a write changed nothing, with the fact that the producer needs.
-    pub(super) fn write_refused(&self, run: &RunId, refused: &WriteRefused) -> Response {
+    pub fn write_refused(&self, run: &RunId, refused: &WriteRefused) -> Response {
         let code = refused.code();
         let status = self.storage.run(run).ok().flatten().map(|row| row.status);
         let mut known = facts(json!({ "runId": run, "runStatus": status }));
@@ -366,7 +364,9 @@ impl Host {
             WriteRefused::Ended => {
                 known.insert("stopRequested".into(), (status == Some(RunStatus::Interrupted)).into());
             }
-            WriteRefused::Superseded if status.is_none() => return answer::explained(Code::StateSessionNotFound, "No such run", Map::new()),
+            WriteRefused::Superseded if status.is_none() => {
+                return answer::explained(Code::StateSessionNotFound, "No such run", Map::new());
+            }
             _ => {}
         }
         answer::explained(code, code.message(), known)
@@ -384,7 +384,8 @@ pub(super) fn fence(request: &Request, run: &RunId) -> Result<Fence, Response> {
 pub(super) fn numbered(request: &Request, run: &RunId) -> Result<(Fence, ProducerSeq), Response> {
     let fence = fence(request, run)?;
     let number = ProducerSeq::parse(header(request, "producer-seq").as_deref());
-    let number = number.map_err(|invalid| answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()))?;
+    let number =
+        number.map_err(|invalid| answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()))?;
     Ok((fence, number))
 }
 

@@ -78,15 +78,13 @@ impl Host {
             (Ok(folded), ..) => Some(folded),
             // Messages of the producer's own need no fold, but they must not end in the middle of a part either.
             (Err(NotWhole::Opaque | NotWhole::NoStep), Some(_), _) => None,
-            (Err(not_whole), ..) => return Err(answer::explained(Code::ValidationError, &not_whole.to_string(), Map::new())),
+            (Err(not_whole), ..) => {
+                return Err(answer::explained(Code::ValidationError, &not_whole.to_string(), Map::new()));
+            }
         };
         let through = body.through.or_else(|| folded.as_ref().map(|folded| folded.cursor)).unwrap_or(head);
-        let Folded { message, step_count, state, .. } = folded.unwrap_or(Folded {
-            message: None,
-            cursor: through,
-            step_count: 0,
-            state: None,
-        });
+        let Folded { message, step_count, state, .. } =
+            folded.unwrap_or(Folded { message: None, cursor: through, step_count: 0, state: None });
         let messages = match body.messages {
             Some(messages) => messages,
             None => message.into_iter().collect(),
@@ -277,11 +275,7 @@ impl Host {
         Ok(seen)
     }
 
-    fn store(
-        self: &Rc<Self>,
-        fence: &Fence,
-        effects: Result<Effects, WriteRefused>,
-    ) -> Result<(), Response> {
+    fn store(self: &Rc<Self>, fence: &Fence, effects: Result<Effects, WriteRefused>) -> Result<(), Response> {
         let effects = effects.map_err(|refused| self.write_refused(&fence.run, &refused))?;
         self.persist(effects).map_err(|error| unreadable(&error))
     }

@@ -14,13 +14,13 @@ use crate::core::chunk::Chunk;
 use crate::core::command::{Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RequestKey};
-use crate::core::run::RunStatus;
+use crate::core::run::{RunStatus, Vocabulary};
 use crate::core::storage::{MessagePlace, RunRow, Storage, StorageError};
 use crate::dialect::ui::identity::{Place, Standing, content_hash, regenerate_keeps, standing};
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
 use crate::dialect::ui::tool_result::{ABANDONED, abandon, pending};
 use crate::shell::answer;
-use crate::shell::entry::Entry;
+use crate::shell::entry::{Entered, Entry};
 use crate::shell::host::{Host, HostError};
 use crate::shell::production::{Continued, Launch, NotStarted};
 use crate::shell::request::{body, header};
@@ -172,9 +172,14 @@ impl Host {
             .map_err(|error| unreadable(&error))?
             .map_err(|refused| self.refused(&refused))?;
         let held = self.config.settings.test_seams && header(entry.request, "x-test-hold").is_some();
-        let (agent, forwarded) = self.enter(entry)?;
+        let Entered { name, forwarded, outside } = self.enter(entry)?;
         let launch = Launch {
-            agent,
+            run: None,
+            agent: name,
+            vocabulary: outside.as_ref().map_or(Vocabulary::Ui, |outside| outside.vocabulary),
+            push: outside.as_ref().map(|outside| outside.lease),
+            told: outside.map(|outside| outside.origin),
+            state: None,
             forwarded,
             key: plan.key,
             entry: plan.entry,
@@ -185,14 +190,14 @@ impl Host {
         self.start_run(caller, launch).map_err(|error| self.not_started(error))
     }
 
-    fn not_started(&self, error: NotStarted) -> Response {
+    pub(super) fn not_started(&self, error: NotStarted) -> Response {
         match error {
             NotStarted::Refused(refused) => self.refused(&refused),
             NotStarted::Host(error) => answer::internal(&error),
         }
     }
 
-    fn refused(&self, refused: &StartRefused) -> Response {
+    pub(super) fn refused(&self, refused: &StartRefused) -> Response {
         let code = refused.code();
         match refused {
             StartRefused::AlreadyRunning(run) => {
@@ -219,7 +224,7 @@ impl Host {
     }
 
     /// A committed message.
-    pub(super) fn stored_message(&self, index: u32) -> Result<Value, HostError> {
+    pub fn stored_message(&self, index: u32) -> Result<Value, HostError> {
         let row = self.storage.message_at(index)?.ok_or(StorageError::Corrupt("a message is missing"))?;
         Ok(serde_json::from_str(&row.json).map_err(|_| StorageError::Corrupt("message.json"))?)
     }

@@ -2,11 +2,12 @@
 //!
 //! * `demo`: the built-in script.
 //! * `model`: a model API: chat completions, or Anthropic's messages.
-//! * `route`: somebody's own chat route.
+//! * `route`: somebody's own chat route. `push`: a producer outside, which is only told of its run.
 //! * `upstream`: one outgoing request and its body, for all that ask somebody else.
 
 mod demo;
 mod model;
+mod push;
 mod route;
 mod upstream;
 
@@ -36,6 +37,8 @@ struct Job {
 /// How a production ended; `None` when the run has been taken from it, and with it the say.
 type Produced = Result<Option<Outcome>, Failure>;
 
+pub use push::tell;
+
 /// Starts the task that produces this run. `forwarded` is what the run's own request hands on to a chat route.
 pub fn spawn(host: &Rc<Host>, fence: Fence, agent: &str, forwarded: Option<Forwarded>, signal: AbortSignal) {
     let job = Job { host: Rc::clone(host), fence, signal };
@@ -62,6 +65,8 @@ async fn produce(job: &Job, agent: &str, forwarded: Option<Forwarded>) -> Produc
         Agent::OpenAi(settings) => model::openai(job, settings, &history).await,
         Agent::Anthropic(settings) => model::anthropic(job, settings, &history).await,
         Agent::Ui(settings) => route::produce(job, settings, history, forwarded).await,
+        // Its run has no producer in this object.
+        Agent::Push(_) => Ok(None),
     }
 }
 

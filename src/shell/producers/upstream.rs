@@ -68,7 +68,7 @@ pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) 
 }
 
 /// Why nobody answered, for the log line: without the query of an address, which may hold a key.
-fn unreached(error: &JsValue) -> String {
+pub(super) fn unreached(error: &JsValue) -> String {
     let text = error_text(error);
     let words = text.split(' ').map(|word| word.split('?').next().unwrap_or_default());
     quote(&format!("no answer: {}", words.collect::<Vec<_>>().join(" ")))
@@ -96,7 +96,7 @@ async fn refusal(response: &Response, reader: &mut Option<ReadableStreamDefaultR
 }
 
 /// The body goes out of memory with this call.
-async fn post(outgoing: Outgoing, signal: &AbortSignal) -> Result<Response, JsValue> {
+pub(super) async fn post(outgoing: Outgoing, signal: &AbortSignal) -> Result<Response, JsValue> {
     let list = web_sys::Headers::new()?;
     for (name, value) in &outgoing.headers {
         list.set(name, value)?;
