@@ -6,8 +6,8 @@
 //! | `helix` | an object with a string `type` | as it came, with the run's id | its projection (`helix::projector`) |
 //! | `opaque` | any JSON | an object with a string `type` as it came, all else as `{type: "opaque", value}` | nothing |
 //!
-//! In `ui` three chunks change: the run has its `start` already, so that a pushed one becomes `message-metadata`, or without metadata
-//! [`PRODUCER_START`], which chat leaves out; an approval gets the id `runId::toolCallId` (the producer's own stays beside it, and is
+//! In `ui` some chunks change: the run has its `start` already, so that a pushed one becomes `message-metadata`, or without metadata
+//! [`PRODUCER_START`], which chat leaves out (as it does [`PRODUCER_RESET`], a `reset-step` with nothing to take back); an approval gets the id `runId::toolCallId` (the producer's own stays beside it, and is
 //! understood); what answers a call of the continued message is marked as such. `error` and `abort` are not chunks here: a run fails by
 //! `fail` and stops by `end`. `finish` is the last chunk.
 //!
@@ -33,6 +33,9 @@ use crate::dialect::ui::resync::is_event;
 
 /// Type of a chunk that stands for a pushed `start` without metadata.
 pub const PRODUCER_START: &str = "producer_start";
+
+/// Type of a chunk that stands for a pushed `reset-step` of a step without content.
+pub const PRODUCER_RESET: &str = "producer_reset_step";
 
 /// Type of a chunk that holds a pushed value which is no chunk.
 pub const OPAQUE: &str = "opaque";
@@ -134,6 +137,9 @@ pub enum Reason {
     /// An attempt's id that is too long.
     #[error("attemptId must have at most 256 bytes")]
     AttemptId,
+    /// An attempt's id once more, in another step.
+    #[error("attemptId {0} belongs to an earlier step: give each attempt its own")]
+    AttemptUsed(String),
     /// The log has no numbers left.
     #[error("the log is full")]
     Full,
@@ -513,6 +519,8 @@ impl Admission {
                     Chunk::parse(Value::Object(map)).unwrap_or(Chunk::new(PRODUCER_START))
                 }
             },
+            // Clients that know it would also take back what a resumed response has opened again.
+            "reset-step" => Chunk::new(PRODUCER_RESET),
             // A signature covers the id.
             "tool-approval-request" if chunk.get("signature").is_none() => {
                 let own = chunk.get("approvalId").cloned().unwrap_or_default();
