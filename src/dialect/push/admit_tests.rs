@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::admit::*;
 use super::numbers::ProducerSeq;
+use super::reason::{NotWhole, Reason};
 use crate::core::chunk::Chunk;
 use crate::core::ids::{Cursor, MessageId, RunId, Sequence};
 use crate::core::record::Record;

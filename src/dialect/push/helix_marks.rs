@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::admit::Reason;
+use super::reason::Reason;
 use crate::core::chunk::{Chunk, lifecycle};
 use crate::core::ids::{AttemptId, RunId};
 
