@@ -1,5 +1,7 @@
 //! A run of Helix chunks as UI chunks (`spec/helix.md` 10.3).
 //!
+//! The chunks are those of the log, each `step_start` and `step_committed` stamped as `dialect::push` stamps them.
+//!
 //! One stored chunk becomes none, one or several UI chunks; in a response all of them stand under the sequence of the stored one, which
 //! goes on the last (`dialect::ui::response`). What is made depends on nothing but the run's chunks from its start on, so every reader
 //! of the run gets the same, and one that begins at a cursor first reads what lies before ([`Projector::replay`]).
@@ -106,7 +108,7 @@ impl Projector {
 
     /// Whether this `step_start` takes back the attempt that is open.
     pub fn is_retried_by(&self, chunk: &Chunk) -> bool {
-        let begins = chunk.kind() == lifecycle::STEP_START && !self.steps.is_open_as(chunk);
+        let begins = chunk.kind() == lifecycle::STEP_START && !self.steps.is_known(chunk);
         begins && self.steps.is_retried_by(chunk)
     }
 
@@ -148,14 +150,12 @@ impl Projector {
 
     fn step_start(&mut self, chunk: &Chunk, out: &mut Vec<Chunk>) {
         self.start(out);
-        if self.steps.is_open_as(chunk) {
+        if self.steps.is_known(chunk) {
             return;
         }
-        if self.steps.is_retried_by(chunk) {
-            // A replay leaves the attempt out with all its parts, a stock response that has sent any of it breaks.
-            self.block = None;
-        } else {
-            self.end_block(out);
+        // Also of an attempt that loses its step: its commit may still name it.
+        self.end_block(out);
+        if !self.steps.is_retried_by(chunk) {
             self.steps.finish(&self.run, out);
         }
         self.steps.begin(chunk, &self.run, out);

@@ -26,6 +26,7 @@ struct Step {
 pub(super) struct Steps {
     open: Option<Step>,
     lost: BTreeSet<String>,
+    seen: BTreeSet<String>,
 }
 
 impl Steps {
@@ -57,10 +58,9 @@ impl Steps {
         stamped(chunk, run, step.and_then(|step| step.attempt.as_deref()), step.and_then(|step| step.number))
     }
 
-    /// Whether this `step_start` says once more what is open.
-    pub fn is_open_as(&self, chunk: &Chunk) -> bool {
-        let same = |step: &Step| step.attempt.as_deref() == chunk.text("attemptId") && step.number == number(chunk);
-        self.open.as_ref().is_some_and(same) || self.has_lost(chunk)
+    /// Whether this `step_start` says once more what is open, or comes late from an attempt that is over.
+    pub fn is_known(&self, chunk: &Chunk) -> bool {
+        chunk.text("attemptId").is_some_and(|attempt| self.seen.contains(attempt))
     }
 
     /// Whether this `step_start` begins another attempt of the open step.
@@ -79,6 +79,7 @@ impl Steps {
         let before = if self.is_retried_by(chunk) { self.open.take() } else { None };
         out.push(chunk.clone());
         let attempt = chunk.text("attemptId").map(str::to_owned);
+        self.seen.extend(attempt.clone());
         let mut step = Step { attempt, number: number(chunk), earlier: Vec::new(), has_content: false };
         if let Some(Step { attempt: Some(lost), earlier, has_content, .. }) = before {
             if let (true, Some(attempt)) = (has_content, &step.attempt) {
@@ -109,8 +110,7 @@ impl Steps {
 
     /// Whether this `step_committed` is about the open step.
     pub fn is_committed_by(&self, chunk: &Chunk) -> bool {
-        let about = |step: &Step| step.number.is_none() || number(chunk).is_none_or(|said| step.number == Some(said));
-        self.open.as_ref().is_some_and(about)
+        self.open.as_ref().is_some_and(|step| step.attempt.as_deref() == chunk.text("attemptId"))
     }
 
     /// Whether this `step_committed` names an attempt before the open one.

@@ -6,34 +6,37 @@
 //! | `helix` | an object with a string `type` | as it came, with the run's id | its projection (`helix::projector`) |
 //! | `opaque` | any JSON | an object with a string `type` as it came, all else as `{type: "opaque", value}` | nothing |
 //!
-//! In `ui` three chunks change: the run has its `start` already, so that a pushed one becomes `message-metadata`, or without metadata
-//! [`PRODUCER_START`], which chat leaves out; an approval gets the id `runId::toolCallId` (the producer's own stays beside it, and is
+//! In `ui` some chunks change: the run has its `start` already, so that a pushed one becomes `message-metadata`, or without metadata
+//! [`PRODUCER_START`], which chat leaves out (as it does [`PRODUCER_RESET`], a `reset-step` with nothing to take back); an approval gets the id `runId::toolCallId` (the producer's own stays beside it, and is
 //! understood); what answers a call of the continued message is marked as such. `error` and `abort` are not chunks here: a run fails by
 //! `fail` and stops by `end`. `finish` is the last chunk.
 //!
 //! [`Admission`] is a run's state between two chunks. Several chunks hold together or not at all: admit them on a clone, and keep the clone
 //! when they are stored. After a restart it is read again from the log ([`Admission::replay`]).
 
+mod helix;
+mod ui;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use thiserror::Error;
 
 use super::helix_marks::Marks;
-use super::ui_rules::{check_keys, check_place};
-use crate::core::approval::approval_id;
-use crate::core::chunk::{CONTINUES, Chunk, STAMP_KEYS, is_too_deep, lifecycle};
+use super::reason::{NotWhole, Reason, Refused};
+use crate::core::chunk::{Chunk, STAMP_KEYS, is_too_deep};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId, Sequence};
 use crate::core::record::Record;
 use crate::core::run::Vocabulary;
 use crate::core::state::{StateRefused, patched};
 use crate::dialect::helix::projector::{Projector, apply};
 use crate::dialect::helix::words::{STATE_PATCH, state_operations};
-use crate::dialect::ui::fold::{Fold, FoldError, OpenPart};
-use crate::dialect::ui::resync::is_event;
+use crate::dialect::ui::fold::{Fold, OpenPart};
 
 /// Type of a chunk that stands for a pushed `start` without metadata.
 pub const PRODUCER_START: &str = "producer_start";
+
+/// Type of a chunk that stands for a pushed `reset-step` of a step without content.
+pub const PRODUCER_RESET: &str = "producer_reset_step";
 
 /// Type of a chunk that holds a pushed value which is no chunk.
 pub const OPAQUE: &str = "opaque";
@@ -43,101 +46,6 @@ const PRODUCER_APPROVAL: &str = "producerApprovalId";
 
 /// Text of the result that a call gets when its run ends without one.
 const NOT_EXECUTED: &str = "Not executed: the reply was interrupted";
-
-/// Why a chunk was refused, in words that say what to change.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Reason {
-    /// No object, or one without a string `type`.
-    #[error("a chunk is a JSON object with a string `type`")]
-    NotAChunk,
-    /// Nested too deeply.
-    #[error("a chunk must not be nested deeper than {} levels", crate::core::chunk::MAX_DEPTH)]
-    TooDeep,
-    /// A type that UI message streams do not have.
-    #[error("{0} is not a chunk type of AI SDK UI message streams")]
-    UnknownType(String),
-    /// A key is missing or has a value of another type.
-    #[error("{kind} needs {key} to be {expected}")]
-    Key {
-        /// The chunk's type.
-        kind: String,
-        /// The key.
-        key: &'static str,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// An event that only the service writes.
-    #[error("{0} is written by the service only")]
-    Event(String),
-    /// `error`.
-    #[error("a run does not fail by a chunk of type error: use fail")]
-    UseFail,
-    /// `abort`.
-    #[error("a run is not stopped by a chunk of type abort: use end with the status interrupted")]
-    UseEnd,
-    /// Something behind `finish`.
-    #[error("finish was the run's last chunk: end the run")]
-    AfterFinish,
-    /// A text or reasoning part whose id is open.
-    #[error("{kind} for {id}, which is open already")]
-    AlreadyOpen {
-        /// The chunk's type.
-        kind: String,
-        /// The part's id.
-        id: String,
-    },
-    /// `finish-step` without a step.
-    #[error("finish-step without start-step before it")]
-    NoStep,
-    /// `reset-step` behind content.
-    #[error("reset-step cannot take back what clients have read: start a new run that supersedes this one")]
-    Reset,
-    /// The id of a call of an earlier step.
-    #[error("the id {0} belongs to an earlier tool call of this message: give each call its own")]
-    CallTaken(String),
-    /// A call's second name.
-    #[error("the call {call} has begun as one of the {dynamic} {tool}")]
-    CallName {
-        /// The call's id.
-        call: String,
-        /// What kind of tool.
-        dynamic: &'static str,
-        /// The tool's name.
-        tool: String,
-    },
-    /// A chunk that does not fit where its call stands.
-    #[error("{kind} does not fit the call {call} in the state {state}")]
-    CallState {
-        /// The chunk's type.
-        kind: String,
-        /// The call's id.
-        call: String,
-        /// Where it stands.
-        state: String,
-    },
-    /// Clients would fail on it at this place.
-    #[error(transparent)]
-    Fold(#[from] FoldError),
-    /// A `state_patch` that cannot be applied.
-    #[error(transparent)]
-    State(#[from] StateRefused),
-    /// An attempt's id that is too long.
-    #[error("attemptId must have at most 256 bytes")]
-    AttemptId,
-    /// The log has no numbers left.
-    #[error("the log is full")]
-    Full,
-}
-
-/// A refused chunk and its place in the request, from 0.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("chunk {index}: {reason}")]
-pub struct Refused {
-    /// Its place among the request's chunks.
-    pub index: usize,
-    /// Why.
-    pub reason: Reason,
-}
 
 /// A chunk as it is stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,23 +73,6 @@ pub struct Folded {
     pub step_count: u32,
     /// The session's state; `None` when it has none.
     pub state: Option<Value>,
-}
-
-/// Why nothing can be committed without messages.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum NotWhole {
-    /// The log is not there, or is no longer than this.
-    #[error("the run has no chunk at this sequence")]
-    NoSuchPlace,
-    /// The place lies in the middle of a part.
-    #[error("the message is not whole here: {0} is still open")]
-    Open(String),
-    /// No step is finished.
-    #[error("no step is finished yet")]
-    NoStep,
-    /// Opaque chunks make no message.
-    #[error("chunks of this vocabulary make no message: give messages")]
-    Opaque,
 }
 
 /// What an admission starts from.
@@ -455,169 +346,6 @@ impl Admission {
             }
             _ => None,
         })
-    }
-
-    fn admit_ui(&mut self, mut chunk: Chunk, sequence: Sequence) -> Result<Admitted, Reason> {
-        for key in STAMP_KEYS {
-            chunk.remove(key);
-        }
-        if self.finished {
-            return Err(Reason::AfterFinish);
-        }
-        if chunk.kind() != STATE_PATCH {
-            self.check_ui(&chunk)?;
-        }
-        let chunk = self.as_stored(chunk);
-        let state = self.patched_by(&chunk)?;
-        self.fold.apply(&chunk)?;
-        self.state = state.or(self.state.take());
-        self.finished = chunk.kind() == "finish";
-        self.note_ui(&chunk, sequence);
-        Ok(Admitted { chunk, attempt: None })
-    }
-
-    fn check_ui(&self, chunk: &Chunk) -> Result<(), Reason> {
-        match chunk.kind() {
-            "error" => return Err(Reason::UseFail),
-            "abort" => return Err(Reason::UseEnd),
-            "finish-step" if self.step_from.is_none() => return Err(Reason::NoStep),
-            "reset-step" if self.step_from.is_none_or(|from| self.fold.part_count() > from) => {
-                return Err(Reason::Reset);
-            }
-            kind if is_event(kind) => return Err(Reason::Event(kind.into())),
-            _ => {}
-        }
-        check_keys(chunk)?;
-        let place = self.with_known_approval(chunk.clone());
-        check_place(&self.fold, self.inherited, &place)
-    }
-
-    /// The chunk with which the log says what the producer said.
-    fn as_stored(&self, chunk: Chunk) -> Chunk {
-        match chunk.kind() {
-            "start" => match chunk.get("messageMetadata").filter(|metadata| !metadata.is_null()) {
-                Some(metadata) => Chunk::new("message-metadata").with("messageMetadata", metadata.clone()),
-                None => {
-                    let mut map = chunk.into_map();
-                    map.insert("type".into(), PRODUCER_START.into());
-                    Chunk::parse(Value::Object(map)).unwrap_or(Chunk::new(PRODUCER_START))
-                }
-            },
-            // A signature covers the id.
-            "tool-approval-request" if chunk.get("signature").is_none() => {
-                let own = chunk.get("approvalId").cloned().unwrap_or_default();
-                let id = approval_id(&self.run, chunk.text("toolCallId").unwrap_or_default());
-                self.marked(chunk.with("approvalId", id).with(PRODUCER_APPROVAL, own))
-            }
-            _ => {
-                let chunk = self.with_known_approval(chunk);
-                self.marked(chunk)
-            }
-        }
-    }
-
-    /// An answer to an approval names it as the log does.
-    fn with_known_approval(&self, chunk: Chunk) -> Chunk {
-        let Some(own) = chunk.text("approvalId").filter(|_| chunk.kind() == "tool-approval-response") else {
-            return chunk;
-        };
-        if self.fold.call_of_approval(own).is_some() {
-            return chunk;
-        }
-        let known = self.approvals.get(own).cloned();
-        match known {
-            Some(id) => chunk.with("approvalId", id),
-            None => chunk,
-        }
-    }
-
-    /// Marks what answers a call of the continued message, so that a response without that call leaves it out.
-    fn marked(&self, chunk: Chunk) -> Chunk {
-        let call = match chunk.kind() {
-            "tool-approval-response" => self.fold.call_of_approval(chunk.text("approvalId").unwrap_or_default()),
-            kind if kind.starts_with("tool-output-") || kind == "tool-approval-request" => {
-                self.fold.call(chunk.text("toolCallId").unwrap_or_default())
-            }
-            _ => None,
-        };
-        match call.filter(|call| call.at < self.inherited) {
-            Some(call) => {
-                let (id, tool) = (call.id().to_owned(), call.tool().to_owned());
-                chunk.with("toolCallId", id).with(CONTINUES, tool)
-            }
-            None => chunk,
-        }
-    }
-
-    /// Where the run stands after a UI chunk that was folded.
-    fn note_ui(&mut self, chunk: &Chunk, sequence: Sequence) {
-        match chunk.kind() {
-            "start-step" => self.step_from = Some(self.fold.part_count()),
-            "finish-step" => {
-                self.step_from = None;
-                self.steps = self.steps.saturating_add(1);
-                self.done = Some(Folded { cursor: sequence.cursor(), ..self.folded() });
-            }
-            "tool-approval-request" => {
-                if let (Some(own), Some(id)) = (chunk.text(PRODUCER_APPROVAL), chunk.text("approvalId")) {
-                    self.approvals.insert(own.to_owned(), id.to_owned());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn admit_helix(&mut self, mut chunk: Chunk, sequence: Sequence) -> Result<Admitted, Reason> {
-        if is_event(chunk.kind()) {
-            return Err(Reason::Event(chunk.kind().into()));
-        }
-        chunk.remove("runId");
-        chunk.remove(CONTINUES);
-        let state = self.patched_by(&chunk)?;
-        let Language::Helix { marks, .. } = &mut self.language else { return Err(Reason::NotAChunk) };
-        let attempt = marks.mark(&chunk)?;
-        let mut stored = chunk.clone().with("runId", self.run.as_str());
-        if let Some((id, step)) = &attempt {
-            stored = stored.with("attemptId", id.as_str()).with("step", *step);
-        } else {
-            stored.remove("attemptId");
-        }
-        self.take_helix(&stored, sequence, state);
-        Ok(Admitted { chunk, attempt })
-    }
-
-    fn take_helix(&mut self, stored: &Chunk, sequence: Sequence, state: Option<Value>) {
-        let clean = stored.kind() == lifecycle::STEP_START && self.step_from.is_some() && self.half_said().is_none();
-        let clean = clean.then(|| self.folded());
-        let Language::Helix { projector, .. } = &mut self.language else { return };
-        let retried = projector.is_retried_by(stored);
-        let seen = projector.project(stored);
-        self.state = state.or(self.state.take());
-        if retried {
-            self.state.clone_from(&self.state_before);
-        }
-        let mut ended = false;
-        for chunk in &seen {
-            apply(&mut self.fold, chunk);
-            match chunk.kind() {
-                "start-step" => {
-                    self.step_from = Some(self.fold.part_count());
-                    self.state_before.clone_from(&self.state);
-                }
-                "finish-step" => {
-                    ended = true;
-                    self.step_from = None;
-                    self.steps = self.steps.saturating_add(1);
-                }
-                _ => {}
-            }
-        }
-        if ended && self.step_from.is_none() {
-            self.done = Some(Folded { cursor: sequence.cursor(), ..self.folded() });
-        } else if let Some(clean) = clean.filter(|_| ended) {
-            // The next step has begun without a commit of this one: it ended before that.
-            self.done = Some(Folded { step_count: self.steps, ..clean });
-        }
     }
 
     fn patched_by(&self, chunk: &Chunk) -> Result<Option<Value>, Reason> {

@@ -2,8 +2,8 @@
 //!
 //! * [`numbers`]: the `Producer-Epoch` and `Producer-Seq` headers, and which of a request's chunks are new.
 //! * [`body`]: what the requests say; [`fields`] reads their keys. [`append`]: a JSON body of chunks; [`ndjson`]: one that stays open.
-//! * [`admit`]: what a pushed chunk becomes in the log, and the message that a commit folds; `ui_rules` says which UI chunks clients
-//!   would fail on, `helix_marks` which attempt a Helix chunk belongs to.
+//! * [`admit`]: what a pushed chunk becomes in the log, and the message that a commit folds; [`reason`] says why not,
+//!   `ui_rules` which UI chunks clients would fail on, `helix_marks` which attempt a Helix chunk belongs to.
 
 pub mod admit;
 #[cfg(test)]
@@ -14,4 +14,5 @@ mod fields;
 mod helix_marks;
 pub mod ndjson;
 pub mod numbers;
+pub mod reason;
 mod ui_rules;

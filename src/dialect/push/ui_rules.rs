@@ -3,7 +3,7 @@
 //! The protocol's own rules are `ui::vocabulary` (keys) and `ui::fold` (order). Those here come on top: releases differ in which part they
 //! change when a call's id or a part's id is taken twice, so that a message holds each once.
 
-use super::admit::Reason;
+use super::reason::Reason;
 use crate::core::chunk::Chunk;
 use crate::dialect::ui::fold::Fold;
 use crate::dialect::ui::fold_calls::CallView;
