@@ -21,6 +21,7 @@ use crate::core::pace::Patience;
 use crate::core::reader::{Eviction, Next, Terminal};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
+use crate::dialect::helix::response::project_helix;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::{self as chat, OPENING_CHUNKS, Projected};
 use crate::dialect::wire;
@@ -39,6 +40,8 @@ struct Step {
     hungry: bool,
     finish_sent: bool,
     lens: Rc<Lens>,
+    /// Whether it follows Helix chunks.
+    projects: bool,
     late: Option<Eviction>,
 }
 
@@ -149,7 +152,10 @@ impl Host {
             }
             Next::End(Terminal::Superseded) if self.moves_on(id) => Stepped::Again,
             Next::End(terminal) => {
-                let last = last_words(step.dialect, terminal, step.finish_sent);
+                let mut last = last_words(step.dialect, terminal, step.finish_sent);
+                if let Some(last) = &mut last {
+                    self.before_last_words(id, &step, terminal, last);
+                }
                 self.close_reader(id, Ending::Terminal(terminal));
                 match last {
                     Some(bytes) => {
@@ -171,6 +177,7 @@ impl Host {
                 if moved {
                     open.lens = Rc::new(Lens { aware: open.lens.aware, ..Lens::default() });
                     open.finish_sent = false;
+                    open.projector = None;
                 }
                 moved
             })
@@ -180,6 +187,9 @@ impl Host {
 
     /// Gives a reader the slice between two cursors, or as much of it as is good for one go.
     fn give(self: &Rc<Self>, id: u64, step: &Step, (after, until): (Cursor, Cursor), turn: &mut Turn) -> Stepped {
+        if step.projects {
+            return self.give_projected(id, step, (after, until), turn);
+        }
         let slice = match turn.slices.entry((step.dialect, Rc::clone(&step.lens), after, until)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(_) if turn.read_bytes >= TURN_BYTES => return Stepped::Later,
@@ -192,9 +202,55 @@ impl Host {
                 }
             },
         };
+        self.hand_over(id, step, after, slice, turn.now);
+        Stepped::Again
+    }
+
+    /// A slice of Helix chunks: what they say depends on what was said before, so it is nobody else's.
+    fn give_projected(
+        self: &Rc<Self>,
+        id: u64,
+        step: &Step,
+        (after, until): (Cursor, Cursor),
+        turn: &mut Turn,
+    ) -> Stepped {
+        if turn.read_bytes >= TURN_BYTES {
+            return Stepped::Later;
+        }
+        let Some(mut projector) = self.readers.change(id, |open| open.projector.take()).flatten() else {
+            return Stepped::Done;
+        };
+        let projected = self.batch(after, until, &mut turn.read_bytes).and_then(|batch| {
+            let mut out = Vec::with_capacity(batch.bytes.len());
+            let written = project_helix(&batch.bytes, &mut projector, self.config.floor, &step.lens, &mut out)
+                .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
+            Ok((batch, out, written))
+        });
+        let (batch, out, written) = match projected {
+            Ok(projected) => projected,
+            Err(error) => {
+                console_error!("session {}: {error}", self.log_name);
+                self.evict(id, Eviction::ServerError);
+                return Stepped::Done;
+            }
+        };
+        self.readers.change(id, |open| open.projector = Some(projector));
+        let bytes = (!out.is_empty()).then(|| Uint8Array::from(out.as_slice()));
+        let slice = Slice {
+            bytes,
+            through: batch.through,
+            log_bytes: batch.bytes.len(),
+            finish: written.finish,
+            content: written.content,
+        };
+        self.hand_over(id, step, after, &slice, turn.now);
+        Stepped::Again
+    }
+
+    fn hand_over(&self, id: u64, step: &Step, after: Cursor, slice: &Slice, now: UnixMillis) {
         let sent = slice.bytes.as_ref().map_or(0, |bytes| usize::try_from(bytes.length()).unwrap_or(0));
         self.readers.change(id, |open| {
-            open.gave(turn.now, slice.through, slice.log_bytes, sent);
+            open.gave(now, slice.through, slice.log_bytes, sent);
             open.finish_sent |= slice.finish;
             open.content_sent |= slice.content;
         });
@@ -205,7 +261,6 @@ impl Host {
         if let Some(bytes) = &slice.bytes {
             step.pen.write(bytes);
         }
-        Stepped::Again
     }
 
     fn step(&self, id: u64, turn: Option<&Turn>) -> Result<Option<Step>, HostError> {
@@ -219,6 +274,7 @@ impl Host {
                 hungry: open.body.is_hungry(),
                 finish_sent: open.finish_sent,
                 lens: Rc::clone(&open.lens),
+                projects: open.projector.is_some(),
                 late: turn.and_then(|turn| {
                     let held = open.is_held_to_log();
                     open.pace.verdict(turn.now, session.view(), held, &turn.patience)
@@ -229,14 +285,7 @@ impl Host {
 
     /// The chunks after `after`, up to `until` or a good deal fewer, in a dialect's bytes. What came from rows is added to `read_bytes`.
     fn slice(&self, step: &Step, after: Cursor, until: Cursor, read_bytes: &mut usize) -> Result<Slice, HostError> {
-        let batch = match self.session(|session| session.log().recent(after, until, SLICE_BYTES))? {
-            Some(batch) => batch,
-            None => {
-                let batch = self.stored_batch(after, until)?;
-                *read_bytes = read_bytes.saturating_add(batch.bytes.len());
-                batch
-            }
-        };
+        let batch = self.batch(after, until, read_bytes)?;
         let log_bytes = batch.bytes.len();
         let (bytes, projected) = match step.dialect {
             Dialect::Wire => (batch.bytes, Projected::default()),
@@ -249,6 +298,45 @@ impl Host {
         };
         let bytes = (!bytes.is_empty()).then(|| Uint8Array::from(bytes.as_slice()));
         Ok(Slice { bytes, through: batch.through, log_bytes, finish: projected.finish, content: projected.content })
+    }
+
+    /// What stands before a terminal: on the wire a run's result is in it, and a projected response closes what is open.
+    fn before_last_words(&self, id: u64, step: &Step, terminal: Terminal, last: &mut Vec<u8>) {
+        match step.dialect {
+            Dialect::Wire => {
+                let result = self.session(|session| {
+                    let (run, state) = (session.run()?, session.checkpoint().and_then(|last| last.state.clone()));
+                    Some((run.push.as_ref()?.result.clone(), state))
+                });
+                if let Ok(Some((result, state))) = result {
+                    *last = wire::end_of_pushed(terminal, result.as_deref(), state.as_deref());
+                }
+            }
+            Dialect::Chat if step.projects => {
+                let Some(mut projector) = self.readers.change(id, |open| open.projector.take()).flatten() else {
+                    return;
+                };
+                let mut closing = Vec::new();
+                for chunk in projector.close() {
+                    if let Some(chunk) = step.lens.show(chunk) {
+                        chat::synthesise(chunk, self.config.floor, &mut closing);
+                    }
+                }
+                closing.append(last);
+                *last = closing;
+            }
+            Dialect::Chat => {}
+        }
+    }
+
+    /// The frames after `after`, from memory or from rows.
+    fn batch(&self, after: Cursor, until: Cursor, read_bytes: &mut usize) -> Result<Batch, HostError> {
+        if let Some(batch) = self.session(|session| session.log().recent(after, until, SLICE_BYTES))? {
+            return Ok(batch);
+        }
+        let batch = self.stored_batch(after, until)?;
+        *read_bytes = read_bytes.saturating_add(batch.bytes.len());
+        Ok(batch)
     }
 
     /// A batch from the rows, cut at both cursors.

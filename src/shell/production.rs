@@ -22,7 +22,6 @@ use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, Vocabulary};
 use crate::core::storage::RunRow;
 use crate::core::time::{Millis, UnixMillis};
-use crate::dialect::helix;
 use crate::dialect::ui::resync::{Reason, Resync};
 use crate::dialect::ui::vocabulary::ends_call;
 use crate::dialect::ui::writer::RunWriter;
@@ -108,7 +107,7 @@ impl Host {
         let answers = continued.as_ref().map(|continued| continued.answers.clone()).unwrap_or_default();
         let made: RefCell<Option<(RunWriter, Vec<Record>)>> = RefCell::new(None);
         let opening = |opening: &Opening<'_>| {
-            let (writer, records) = open(opening, (agent, vocabulary), continued.as_ref(), &abandoned);
+            let (writer, records) = open(opening, agent, continued.as_ref(), &abandoned);
             let first = if held { Vec::new() } else { records.clone() };
             if let Ok(mut slot) = made.try_borrow_mut() {
                 *slot = Some((writer, records));
@@ -322,7 +321,7 @@ impl Host {
 /// The run's writer and its first records.
 fn open(
     opening: &Opening<'_>,
-    (agent, vocabulary): (&str, Vocabulary),
+    agent: &str,
     continued: Option<&Continued>,
     abandoned: &[(String, Chunk)],
 ) -> (RunWriter, Vec<Record>) {
@@ -352,13 +351,7 @@ fn open(
         records.extend(writer.answer_earlier(tool, failure.clone()));
     }
     for answer in continued.into_iter().flat_map(|continued| &continued.answers) {
-        match vocabulary {
-            Vocabulary::Helix => {
-                let chunk = helix::answers::answer(answer);
-                records.push(Record::Chunk { chunk, attempt: None });
-            }
-            Vocabulary::Ui | Vocabulary::Opaque => records.extend(writer.inherit(answer.clone())),
-        }
+        records.extend(writer.inherit(answer.clone()));
     }
     (writer, records)
 }

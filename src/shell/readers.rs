@@ -17,6 +17,7 @@ use crate::core::ids::{Cursor, RunId};
 use crate::core::pace::Pace;
 use crate::core::reader::{Eviction, Reader, Scope, Terminal};
 use crate::core::time::UnixMillis;
+use crate::dialect::helix::projector::Projector;
 use crate::dialect::ui::attempts::Attempts;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::wire;
@@ -47,6 +48,8 @@ pub struct Open {
     pub body: Body,
     /// What a chat response shows of the log.
     pub lens: Rc<Lens>,
+    /// What a run of Helix chunks has said so far, for a chat response that follows one.
+    pub projector: Option<Box<Projector>>,
     /// Whether the run's `finish` was sent.
     pub finish_sent: bool,
     /// Whether content was sent, which a stock client would show twice.
@@ -87,6 +90,8 @@ pub struct Opening<'a> {
     pub dialect: Dialect,
     pub reader: Reader,
     pub lens: Lens,
+    /// For a chat response that follows Helix chunks.
+    pub projector: Option<Box<Projector>>,
     /// Sent at once.
     pub prefix: &'a [u8],
     /// Whether the prefix holds the run's `finish`.
@@ -177,7 +182,7 @@ impl Host {
         signal: Option<AbortSignal>,
         opening: Opening<'_>,
     ) -> Result<ReadableStream, ReaderError> {
-        let Opening { dialect, reader, lens, prefix, finish_sent, content_sent } = opening;
+        let Opening { dialect, reader, lens, projector, prefix, finish_sent, content_sent } = opening;
         let id = self.readers.next.get();
         self.readers.next.set(id.wrapping_add(1));
         let left_already = signal.as_ref().is_some_and(AbortSignal::aborted);
@@ -209,6 +214,7 @@ impl Host {
             dialect,
             body,
             lens: Rc::new(lens),
+            projector,
             finish_sent,
             content_sent,
             written: now,

@@ -6,8 +6,9 @@ use super::clock::now;
 use super::host::{Host, HostError};
 use crate::core::frame;
 use crate::core::ids::{Cursor, RunId};
-use crate::core::run::Fence;
+use crate::core::run::{Fence, Vocabulary};
 use crate::core::storage::{RunRow, Storage, StorageError};
+use crate::dialect::helix::projector::Projector;
 use crate::dialect::ui::attempts::Attempts;
 
 /// Bytes of blocks that are read in one go.
@@ -50,6 +51,9 @@ impl Host {
 
     /// The attempts of a run, read from its rows when there was more than one.
     pub fn attempts(&self, run: &RunRow) -> Result<Rc<Attempts>, HostError> {
+        if run.vocabulary == Vocabulary::Helix {
+            return self.projected_attempts(run);
+        }
         if run.attempts <= 1 {
             return Ok(Rc::default());
         }
@@ -58,6 +62,18 @@ impl Host {
             return Ok(attempts);
         }
         self.read_attempts(run)
+    }
+
+    /// The attempts of a run of Helix chunks are told by its own chunks.
+    pub fn projected_attempts(&self, run: &RunRow) -> Result<Rc<Attempts>, HostError> {
+        let mut attempts = Attempts::default();
+        let mut projector = Projector::new(run.id.clone(), run.message_id.clone());
+        self.each_stored(run.start, run.end, &mut |stored| {
+            for chunk in projector.project(&stored.chunk) {
+                attempts.see(stored.sequence, &chunk);
+            }
+        })?;
+        Ok(Rc::new(attempts))
     }
 
     fn read_attempts(&self, run: &RunRow) -> Result<Rc<Attempts>, HostError> {

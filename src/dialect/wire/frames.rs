@@ -25,6 +25,25 @@ pub fn terminal(terminal: Terminal) -> Vec<u8> {
     }
 }
 
+/// The end of a run whose producer is outside: with what it said of its result (`output`, `usage`), and the conversation's state, when
+/// they are known; both are JSON text.
+pub fn end_of_pushed(ended: Terminal, result: Option<&str>, state: Option<&str>) -> Vec<u8> {
+    let status = match ended {
+        Terminal::Completed => "completed",
+        Terminal::Interrupted => "interrupted",
+        Terminal::Paused => "paused",
+        _ => return terminal(ended),
+    };
+    let parse = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let mut body = serde_json::Map::new();
+    body.insert("status".into(), status.into());
+    if let Some(Value::Object(result)) = parse(result) {
+        body.extend(result);
+    }
+    body.extend(parse(state).map(|state| ("state".to_owned(), state)));
+    event("end", &Value::Object(body))
+}
+
 /// `fail`; a recoverable one asks the client to attach again from its cursor.
 pub fn fail(code: Code, recoverable: bool) -> Vec<u8> {
     let body = json!({ "error": code.message(), "errorDetail": error_detail(code), "recoverable": recoverable });
@@ -79,6 +98,10 @@ mod tests {
         assert!(
             text(truncated(Cursor::new(3).unwrap()))
                 .starts_with("event: truncated\ndata: {\"floor\":3,\"errorDetail\":{\"code\":\"TRUNCATED\"")
+        );
+        assert_eq!(
+            text(end_of_pushed(Terminal::Completed, Some("{\"output\":1}"), Some("[2]"))),
+            "event: end\ndata: {\"status\":\"completed\",\"output\":1,\"state\":[2]}\n\n"
         );
         assert!(text(terminal(Terminal::Dropped)).contains("\"recoverable\":true"));
         assert!(text(terminal(Terminal::NotLive)).contains("\"cause\":\"run_not_live\"},\"recoverable\":true"));

@@ -13,10 +13,12 @@ use super::{Answer, cursor_of};
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::error::Code;
+use crate::core::frame::Stored;
 use crate::core::ids::{Cursor, MessageId};
 use crate::core::reader::{Reader, Scope};
-use crate::core::run::{EntryKind, RunStatus};
+use crate::core::run::{EntryKind, RunStatus, Vocabulary};
 use crate::core::storage::{RunRow, Storage};
+use crate::dialect::helix::projector::Projector;
 use crate::dialect::ui::fold::Fold;
 use crate::dialect::ui::lens::{Lens, begun};
 use crate::dialect::ui::reopen::reopen;
@@ -190,7 +192,8 @@ impl Host {
         // Only one `start` counts, and this response brings its own: it begins behind the stored one.
         let mut cursor = from;
         let mut finish = None;
-        self.each_stored(run.start, Some(through), &mut |stored| match stored.chunk.kind() {
+        let mut projector = self.projector(&run, run.start)?;
+        let mut seen = |stored: Stored| match stored.chunk.kind() {
             _ if attempts.superseded().leaves_out(&stored.chunk) => {}
             "start" => cursor = cursor.max(stored.sequence.cursor()),
             kind => {
@@ -199,6 +202,14 @@ impl Host {
                 let _ = fold.apply(&stored.chunk);
                 if is_finish {
                     finish = Some(stored.chunk);
+                }
+            }
+        };
+        self.each_stored(run.start, Some(through), &mut |stored| match &mut projector {
+            None => seen(stored),
+            Some(projector) => {
+                for chunk in projector.project(&stored.chunk) {
+                    seen(Stored { sequence: stored.sequence, chunk });
                 }
             }
         })?;
@@ -210,6 +221,23 @@ impl Host {
         }
         opening.extend(finish);
         Ok(Begin { run, cursor, opening, lens, content: true })
+    }
+
+    /// What a run of Helix chunks has said up to a cursor; `None` for a run in another language.
+    fn projector(&self, run: &RunRow, cursor: Cursor) -> Result<Option<Box<Projector>>, HostError> {
+        if run.vocabulary != Vocabulary::Helix {
+            return Ok(None);
+        }
+        let mut projector = if run.entry == EntryKind::ToolResult {
+            let message = self.stored_message(run.message_index)?;
+            Projector::continuing(run.id.clone(), &Fold::continuing(message))
+        } else {
+            Projector::new(run.id.clone(), run.message_id.clone())
+        };
+        if cursor > run.start {
+            self.each_stored(run.start, Some(cursor), &mut |stored| drop(projector.project(&stored.chunk)))?;
+        }
+        Ok(Some(Box::new(projector)))
     }
 
     /// The calls of a committed message.
@@ -232,6 +260,7 @@ impl Host {
 
     fn respond(self: &Rc<Self>, request: &Request, begin: Begin) -> Answer {
         let Begin { run, cursor, opening, lens, content } = begin;
+        let projector = self.projector(&run, cursor).map_err(|error| unreadable(&error))?;
         let reader = self.session(|session| Reader::open(Scope::Run(run.id), cursor, session.view()));
         let reader = reader.map_err(|error| unreadable(&error))?;
         let mut first = OPENING.to_vec();
@@ -239,8 +268,15 @@ impl Host {
         for chunk in opening {
             synthesise(chunk, self.config.floor, &mut first);
         }
-        let opening =
-            Opening { dialect: Dialect::Chat, reader, lens, prefix: &first, finish_sent, content_sent: content };
+        let opening = Opening {
+            dialect: Dialect::Chat,
+            reader,
+            lens,
+            projector,
+            prefix: &first,
+            finish_sent,
+            content_sent: content,
+        };
         let stream = self.open_reader(request.signal().into(), opening);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
     }

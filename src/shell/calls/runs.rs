@@ -13,18 +13,19 @@ use super::Answer;
 use super::refusals::{committed, facts, not_resumable, unread, unreadable};
 use crate::core::approval::Executor;
 use crate::core::caller::Caller;
+use crate::core::chunk::lifecycle;
 use crate::core::command::{Entry, Input, Keyed, WriteRefused};
 use crate::core::digest;
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RunId};
 use crate::core::record::Record;
-use crate::core::run::{Fence, RunStatus};
+use crate::core::run::{Fence, RunStatus, Vocabulary};
 use crate::core::storage::{RunRow, Storage};
-use crate::dialect::push::admit::Refused;
 use crate::dialect::push::append::Append;
 use crate::dialect::push::body::Begin;
 use crate::dialect::push::ndjson::{BadLine, Lines};
 use crate::dialect::push::numbers::{ProducerEpoch, ProducerSeq};
+use crate::dialect::push::reason::Refused;
 use crate::dialect::ui::tool_result::{abandon, pending};
 use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
@@ -297,7 +298,17 @@ impl Host {
             }
             self.write_refused(&fence.run, &refused)
         })?;
-        self.persist(effects).map_err(|error| unreadable(&error))
+        self.persist(effects).map_err(|error| unreadable(&error))?;
+        let begins =
+            |record: &Record| matches!(record, Record::Chunk { chunk, .. } if chunk.kind() == lifecycle::STEP_START);
+        if records.iter().any(begins)
+            && let Ok(Some(run)) =
+                self.session(|session| session.run().filter(|run| run.vocabulary == Vocabulary::Helix).cloned())
+            && let Ok(attempts) = self.projected_attempts(&run)
+        {
+            self.readers_learn(&run.id, &attempts);
+        }
+        Ok(())
     }
 
     /// The answer to a write, once it is durable.

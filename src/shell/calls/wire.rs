@@ -71,6 +71,7 @@ impl Host {
             dialect: Dialect::Wire,
             reader,
             lens: Lens::default(),
+            projector: None,
             prefix: OPENING,
             finish_sent: false,
             content_sent: false,
