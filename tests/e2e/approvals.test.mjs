@@ -93,9 +93,8 @@ for (const version of VERSIONS) {
       route.script(text, (res, request) => answers[at++].answer(res, request), 2)
       const chat = await callingChat(version, s, set.server.origin, { agent: 'ui', auto: 'approvals' })
       await chat.sendMessage({ text })
-      const run = (await s.log())[0].chunk.runId
-      assert.deepEqual([part(chat, 'p1').state, part(chat, 'p1').approval.id], ['approval-requested', `${run}::p1`])
-      await chat.addToolApprovalResponse({ id: part(chat, 'p1').approval.id, approved })
+      assert.deepEqual([part(chat, 'p1').state, part(chat, 'p1').approval.id], ['approval-requested', 'own-1'], 'the id is the route’s')
+      await chat.addToolApprovalResponse({ id: 'own-1', approved })
       await saidLast(chat, 'So be it.')
       const { body } = await s.snapshot()
       const state = approved ? 'output-available' : 'output-denied'
@@ -103,7 +102,8 @@ for (const version of VERSIONS) {
       assert.deepEqual([textOf(chat.lastMessage), textOf(body.messages.at(-1))], ['May I? So be it.', 'May I? So be it.'])
       const asked = route.to(text)
       assert.equal(asked.length, 2)
-      assert.equal(callsOf(asked[1].body.messages.at(-1))[0].state, 'approval-responded')
+      const [answered] = callsOf(asked[1].body.messages.at(-1))
+      assert.deepEqual([answered.state, answered.approval], ['approval-responded', { id: 'own-1', approved }])
       await validateMessages(version, body.messages)
     }
   })

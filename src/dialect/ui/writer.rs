@@ -141,7 +141,8 @@ impl RunWriter {
             "start" | "message-metadata" => self.metadata(&mut out, &chunk),
             "start-step" => self.start_step(&mut out),
             "finish-step" => self.finish_step(&mut out),
-            "tool-approval-request" if chunk.get("signature").is_none() => {
+            // Our own producers name the call. An upstream's own id stays: the upstream may look for it when it is answered.
+            "tool-approval-request" if chunk.text("approvalId") == chunk.text("toolCallId") => {
                 let id = approval_id(&self.run, chunk.text("toolCallId").unwrap_or_default());
                 self.content(&mut out, chunk.with("approvalId", id));
             }

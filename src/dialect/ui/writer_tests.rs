@@ -163,7 +163,7 @@ fn a_stop_keeps_what_was_produced_and_leaves_no_call_unanswered() {
             {"type": "step-start"},
             {"type": "text", "text": "hal", "state": "done"},
             {"type": "tool-x", "toolCallId": "a", "state": "output-error", "input": 1, "errorText": NOT_EXECUTED},
-            {"type": "tool-x", "toolCallId": "b", "state": "output-denied", "input": 2, "approval": {"id": "r::b", "approved": false}},
+            {"type": "tool-x", "toolCallId": "b", "state": "output-denied", "input": 2, "approval": {"id": "p", "approved": false}},
             {"type": "tool-x", "toolCallId": "c", "state": "input-streaming"},
         ])
     );
