@@ -91,16 +91,22 @@ async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &web
     init.set_headers(&request.headers());
     init.set_body(&js_sys::Uint8Array::from(bytes.as_slice()));
     init.set_signal(Some(&request.signal()));
-    forward(env, &session, Call::Send, query, &init).await
+    forward(env, &session, (Call::Send, is_keyed(request)), query, &init).await
 }
 
 /// Hands a request on with its method, headers, body and abort signal.
 async fn pass_on(env: &Env, session: &SessionId, call: Call, query: &str, request: &web_sys::Request) -> Response {
     // A request is a valid init: the runtime reads the same fields from it, and leaves the body a stream.
-    forward(env, session, call, query, request.unchecked_ref::<RequestInit>()).await
+    forward(env, session, (call, is_keyed(request)), query, request.unchecked_ref::<RequestInit>()).await
 }
 
-async fn forward(env: &Env, session: &SessionId, call: Call, query: &str, init: &RequestInit) -> Response {
+async fn forward(
+    env: &Env,
+    session: &SessionId,
+    (call, keyed): (Call, bool),
+    query: &str,
+    init: &RequestInit,
+) -> Response {
     let separator = if query.is_empty() { "" } else { "?" };
     let address = format!("https://session{}{separator}{query}", call.object_path());
     let sent = async {
@@ -109,13 +115,15 @@ async fn forward(env: &Env, session: &SessionId, call: Call, query: &str, init: 
     };
     match sent.await {
         Ok(response) => response,
-        // The send may have been committed: only a repeat that names its key is safe, so the client is not told to repeat.
-        Err(error) if call == Call::Send => answer::internal(&error),
         Err(error) => {
             console_error!("{error}");
-            answer::error(Code::TransportError)
+            answer::error(call.when_lost(keyed))
         }
     }
+}
+
+fn is_keyed(request: &web_sys::Request) -> bool {
+    header(request, "x-helix-request-key").is_some()
 }
 
 fn preflight(origin: Option<&str>, asked: Option<&str>) -> Result<Response> {
