@@ -77,7 +77,8 @@ impl Host {
     ) -> Answer {
         let places = self.places(caller)?;
         let keyed = key.map(|key| Keyed { key, input_hash: content_hash(message) });
-        if let Some(keyed) = &keyed
+        let owned = self.session(|session| session.authorise(caller).is_ok()).map_err(|error| unreadable(&error))?;
+        if let Some(keyed) = keyed.as_ref().filter(|_| owned)
             && let Some(run) = self.storage.run_of_key(&keyed.key).map_err(|error| unreadable(&error.into()))?
         {
             return self.repeated(entry.request, &run, keyed);
