@@ -94,14 +94,13 @@ test('a stop in the window ends the wait', async () => {
 })
 
 test('a retry in the window takes its place, and who waits gets the retry', async () => {
-  const { s, sent, message } = await held(AWARE)
+  const { s, sent } = await held(AWARE)
   const parked = s.resume(0)
-  set.model.script(textOf(message), textScript(['from the retry']))
   const retried = await s.retry({}, AWARE)
   for (const reader of [retried, await parked, sent]) {
     const got = await reader.collect()
     await assertChatBody(got)
-    assert.equal(deltasIn(got), 'from the retry')
+    assert.equal(deltasIn(got), 'new words')
     assert.equal(eventsIn(got, 'stream-resync').length, 1)
   }
   assert.equal((await s.said()).length, 4)

@@ -16,8 +16,9 @@ use crate::core::command::Entry as RunEntry;
 use crate::core::error::Code;
 use crate::core::ids::RunId;
 use crate::core::record::{Commit, Record};
-use crate::core::run::RunStatus;
+use crate::core::run::{EntryKind, RunStatus};
 use crate::core::storage::{RunRow, Storage};
+use crate::dialect::ui::replay::owned_calls;
 use crate::dialect::ui::response::DONE;
 use crate::dialect::ui::tool_result::{
     Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, is_late, pending,
@@ -47,22 +48,45 @@ impl Host {
         let row = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
         let Some(row) = row else { return self.attach(caller, request).await };
         let stored = self.stored_message(row.index).map_err(|error| unreadable(&error))?;
-        let Some((run, executor)) = self.suspended().map_err(|error| unreadable(&error))? else {
+        let suspended = self.suspended().map_err(|error| unreadable(&error))?;
+        let Some((run, executor)) = suspended.filter(|(run, _)| run.message_index == row.index) else {
             self.refuse_late(row.run.as_ref(), is_late(sent, &stored))?;
-            return self.attach(caller, request).await;
+            return self.nothing_new(caller, request, sent, (row.index, &stored)).await;
         };
-        if run.message_index != row.index {
-            self.refuse_late(row.run.as_ref(), is_late(sent, &stored))?;
-            return self.attach(caller, request).await;
-        }
         let answers = answers_of_message(sent, &stored, executor).map_err(invalid)?;
         if answers.is_empty() {
-            return self.attach(caller, request).await;
+            return self.nothing_new(caller, request, sent, (row.index, &stored)).await;
         }
         match self.take_answers(caller, entry, &run, stored, &answers, executor)? {
             Taken::Partly => Ok(answer::events_of(DONE, true)),
             Taken::Continues(run, message) => self.first_response(request, &run, Some(&message)).map_err(committed),
         }
+    }
+
+    /// A reply that brings no new answer. Clients append the response to it, so one that holds the reply's calls is told only what came
+    /// behind them: what the answers, sent before, have led to, or nothing. Any other attaches.
+    async fn nothing_new(
+        self: &Rc<Self>,
+        caller: &Caller,
+        request: &Request,
+        sent: &Value,
+        (index, stored): (u32, &Value),
+    ) -> Answer {
+        let found = self.session(|session| (session.run().cloned(), session.view().floor()));
+        let (run, floor) = found.map_err(|error| unreadable(&error))?;
+        let calls = owned_calls(stored);
+        let holds = !calls.is_empty() && calls.is_subset(&owned_calls(sent));
+        if let Some(run) = run.filter(|run| holds && run.message_index == index && run.status != RunStatus::Failed) {
+            let is_running = run.status == RunStatus::Running;
+            let lacks = is_running || part_count(sent) < part_count(stored);
+            if run.entry == EntryKind::ToolResult && lacks && run.start >= floor {
+                return self.first_response(request, &run, Some(sent));
+            }
+            if !is_running {
+                return Ok(answer::events_of(DONE, true));
+            }
+        }
+        self.attach(caller, request).await
     }
 
     /// `POST /api/chat/:s/tool-result`.
@@ -201,6 +225,10 @@ impl Host {
 fn pending_but_for(message: &Value, answers: &[CallAnswer], executor: Executor) -> bool {
     let answered = |id: &str| answers.iter().any(|answer| answer.tool_call_id == id);
     pending(message, executor).iter().any(|call| !answered(&call.tool_call_id))
+}
+
+fn part_count(message: &Value) -> usize {
+    message.get("parts").and_then(Value::as_array).map_or(0, Vec::len)
 }
 
 fn invalid(invalid: InvalidResult) -> Response {

@@ -62,6 +62,9 @@ impl Host {
             return self.behind_prefix(request, run, id).await;
         }
         let from = asked.unwrap_or(run.start).max(run.start);
+        if asked.is_some() && from < floor {
+            return Err(self.below_floor(floor));
+        }
         if asked.is_none_or(|asked| asked <= run.start) && own_id.is_none() {
             return self.whole_run(request, &run);
         }
@@ -88,17 +91,16 @@ impl Host {
 
     /// A run's whole response: what it continues, then all that it has written and writes.
     pub(super) fn whole_run(self: &Rc<Self>, request: &Request, run: &RunRow) -> Answer {
-        if run.entry != EntryKind::ToolResult {
-            let floor = self.session(|session| session.view().floor()).map_err(|error| unreadable(&error))?;
-            if run.start < floor {
-                return Err(self.below_floor(floor));
-            }
+        let floor = self.session(|session| session.view().floor()).map_err(|error| unreadable(&error))?;
+        let is_cut = run.start < floor;
+        if run.entry != EntryKind::ToolResult && !is_cut {
             return self.first_response(request, run, None);
         }
-        // Its message was begun by an earlier run, whose chunks may be gone: the committed parts are told, not replayed.
+        // Its message was begun by an earlier run, whose chunks may be gone, or its own are: the committed parts are told, not replayed.
         let begin = self.behind_commit(request, run.clone(), false).map_err(|error| unreadable(&error))?;
         match begin {
             Some(begin) => self.respond(request, begin),
+            None if is_cut => Err(self.below_floor(floor)),
             None => Err(resume_unknown()),
         }
     }
