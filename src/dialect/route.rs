@@ -85,6 +85,18 @@ pub enum Call {
     Seam,
 }
 
+impl Call {
+    /// What a call is answered that was lost on its way to the object or back. One that may have stored what a repeat would store again is
+    /// not to be repeated (`spec/helix.md` 7.1), unless its request key makes that safe.
+    pub fn when_lost(&self, keyed: bool) -> Code {
+        match self {
+            Self::Send if keyed => Code::TransportError,
+            Self::Send | Self::ToolResult | Self::Retry => Code::FrameworkInternalError,
+            _ => Code::TransportError,
+        }
+    }
+}
+
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
@@ -294,6 +306,17 @@ mod tests {
 
     fn session(id: &str, call: Call) -> Result<Route, NoRoute> {
         Ok(Route::Session(SessionId::parse(id).unwrap(), call))
+    }
+
+    #[test]
+    fn a_lost_call_is_to_be_repeated_only_where_that_stores_nothing_twice() {
+        for call in [Call::Send, Call::ToolResult, Call::Retry] {
+            assert_eq!(call.when_lost(false).status(), 500, "{call:?}");
+        }
+        assert_eq!(Call::ToolResult.when_lost(true).status(), 500);
+        for (call, keyed) in [(Call::Send, true), (Call::Attach, false), (Call::Stop, false), (Call::Delete, false)] {
+            assert_eq!((call.when_lost(keyed).status(), call.when_lost(keyed).retryable()), (503, true), "{call:?}");
+        }
     }
 
     #[test]

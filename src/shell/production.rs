@@ -130,11 +130,12 @@ impl Host {
         };
         let Started { effects, fence, superseded, .. } =
             self.session(|session| session.start(start)).map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
-        // Of the run that was taken over nothing is written any more, and its model call ends.
-        self.abandon();
-        self.forget_admission();
         self.arm_next();
         self.persist(effects).map_err(NotStarted::Host)?;
+        // Of the run that was taken over nothing is written any more, and its model call ends. Not before its successor is stored: if that
+        // fails, the run goes on.
+        self.abandon();
+        self.forget_admission();
         if let Some(superseded) = superseded {
             console_log!("session {} run {}: superseded by {}", self.log_name, superseded, fence.run);
         }

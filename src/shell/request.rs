@@ -1,12 +1,15 @@
 //! What the shell reads of a request: headers, and a body that is refused before it is buffered.
 
 use futures::channel::oneshot;
+use futures::future::select;
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortSignal, ReadableStreamDefaultReader, Request};
 
+use super::clock::sleep;
 use super::incoming;
+use crate::core::time::Millis;
 
 /// Why a body was not read.
 pub enum BodyError {
@@ -30,13 +33,16 @@ pub fn is_aware(request: &Request) -> bool {
     headers.into_iter().flatten().flatten().filter_map(|name| name.as_string()).any(named)
 }
 
+/// How long a client that sends too much may go on. One that is cut off while it sends loses the answer in most HTTP stacks, so the rest is
+/// taken and thrown away; one that holds its body back is answered all the same.
+const FAREWELL: Millis = Millis::new(300);
+
 /// Reads a body of at most `limit` bytes. A declared size above it is refused unread, an undeclared one as soon as it is passed.
 pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError> {
     let declared = header(request, "content-length").and_then(|text| text.trim().parse::<usize>().ok());
     let Some(stream) = request.body() else { return Ok(Vec::new()) };
     if let Some(size) = declared.filter(|size| *size > limit) {
-        // Whoever stands in front may otherwise wait for the rest of the body before it passes the answer on.
-        let _ = stream.cancel();
+        discard(&stream.get_reader().unchecked_into()).await;
         return Err(BodyError::TooLarge(Some(size)));
     }
     if declared.is_some() {
@@ -49,11 +55,18 @@ pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError>
     while let Some(piece) = incoming::next(&reader).await.map_err(|_| BodyError::Broken)? {
         bytes.extend_from_slice(&piece);
         if bytes.len() > limit {
-            let _ = reader.cancel();
+            discard(&reader).await;
             return Err(BodyError::TooLarge(None));
         }
     }
     Ok(bytes)
+}
+
+async fn discard(reader: &ReadableStreamDefaultReader) {
+    let rest = Box::pin(async { while let Ok(Some(_)) = incoming::next(reader).await {} });
+    select(rest, sleep(FAREWELL)).await;
+    // Whoever stands in front may otherwise wait for the rest of the body before it passes the answer on.
+    let _ = reader.cancel();
 }
 
 /// Resolves when the client leaves. Dropping it takes its listener away.

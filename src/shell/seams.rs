@@ -1,5 +1,5 @@
-//! Handles for tests, served only with `TEST_SEAMS=1`: a panic, the storage contract, rows per table, appends, and another session followed
-//! to its end.
+//! Handles for tests, served only with `TEST_SEAMS=1`: a panic, the storage contract, failures of storage, rows per table, appends, a held
+//! run's release, and another session followed to its end.
 
 use std::rc::Rc;
 
@@ -46,6 +46,18 @@ pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<
                 serde_json::from_slice(&bytes).map_err(|error| refuse(&format!("not an operation: {error}")))?;
             Ok(answer::json(200, &perform_operation(&host.storage, &operation)))
         }
+        Some("fail-storage") => {
+            let faults = host.storage.connection().faults();
+            let count = query_value(query, "count").and_then(|count| count.parse().ok()).unwrap_or(1);
+            let kind = match query_value(query, "of").as_deref() {
+                Some("statements") => &faults.statements,
+                Some("transactions") => &faults.transactions,
+                Some("behind-transaction") => &faults.behind_transaction,
+                _ => return Err(refuse("of must be statements, transactions or behind-transaction")),
+            };
+            kind.set(count);
+            Ok(answer::json(200, &json!({ "count": count })))
+        }
         Some("append") => {
             let bytes = body(request, 16 << 20).await.map_err(|_| refuse("the body could not be read"))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -67,7 +79,7 @@ pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<
             let waits = query_value(query, "waitForLive").is_some_and(|value| value == "1");
             Ok(answer::json(200, &follow(host, &session, from, waits).await))
         }
-        _ => Err(refuse("name must be panic, counts, storage, append or follow")),
+        _ => Err(refuse("name must be panic, release, counts, storage, fail-storage, append or follow")),
     }
 }
 

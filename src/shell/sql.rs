@@ -15,16 +15,41 @@ use crate::core::storage::sql::{EachRow, Sql};
 pub struct ObjectConnection {
     storage: ObjectStorage,
     rows_written: Cell<u64>,
+    faults: Faults,
+}
+
+/// Failures that a test has asked for.
+#[derive(Default)]
+pub struct Faults {
+    /// The next so many statements fail.
+    pub statements: Cell<u32>,
+    /// The next so many transactions fail.
+    pub transactions: Cell<u32>,
+    /// Behind the next transaction that holds, so many statements fail.
+    pub behind_transaction: Cell<u32>,
+}
+
+impl Faults {
+    fn strike(left: &Cell<u32>) -> Result<(), StorageError> {
+        let Some(rest) = left.get().checked_sub(1) else { return Ok(()) };
+        left.set(rest);
+        Err(StorageError::Failed("a test asked for it".to_owned()))
+    }
 }
 
 impl ObjectConnection {
     pub fn new(storage: ObjectStorage) -> Self {
-        Self { storage, rows_written: Cell::new(0) }
+        Self { storage, rows_written: Cell::new(0), faults: Faults::default() }
     }
 
     /// Rows written since the object was loaded, as the storage counts and bills them.
     pub fn rows_written(&self) -> u64 {
         self.rows_written.get()
+    }
+
+    /// What shall fail; for tests.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     /// Adds rows that the storage bills without a statement of ours: one for each alarm.
@@ -64,6 +89,7 @@ fn failed(error: JsValue) -> StorageError {
 
 impl Sql for ObjectConnection {
     fn run(&self, statement: &'static str, params: &[Param<'_>], each: &mut EachRow<'_>) -> Result<u64, StorageError> {
+        Faults::strike(&self.faults.statements)?;
         let bound = Array::new();
         for param in params {
             bound.push(&match param {
@@ -93,6 +119,7 @@ impl Sql for ObjectConnection {
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<u64, StorageError>) -> Result<u64, StorageError> {
+        Faults::strike(&self.faults.transactions)?;
         let mut result = None;
         // A panic inside rolls the transaction back and goes on to the caller, which throws the session in memory away.
         let mut attempt = Attempt(AssertUnwindSafe((body, &mut result)));
@@ -100,7 +127,12 @@ impl Sql for ObjectConnection {
         match (result, outcome) {
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => Err(failed(error)),
-            (Some(Ok(written)), Ok(_)) => Ok(written),
+            (Some(Ok(written)), Ok(_)) => {
+                self.faults
+                    .statements
+                    .set(self.faults.statements.get().saturating_add(self.faults.behind_transaction.take()));
+                Ok(written)
+            }
             (None, Ok(_)) => Err(StorageError::Failed("the transaction did not run".to_owned())),
         }
     }

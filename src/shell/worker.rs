@@ -92,20 +92,21 @@ async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &web
     init.set_body(&js_sys::Uint8Array::from(bytes.as_slice()));
     init.set_signal(Some(&request.signal()));
     let url = request.url();
-    forward(env, &session, Call::Send, (origin(&url), query), &init).await
+    forward(env, &session, (Call::Send, is_keyed(request)), (origin(&url), query), &init).await
 }
 
 /// Hands a request on with its method, headers, body and abort signal.
 async fn pass_on(env: &Env, session: &SessionId, call: Call, query: &str, request: &web_sys::Request) -> Response {
     // A request is a valid init: the runtime reads the same fields from it, and leaves the body a stream.
     let url = request.url();
-    forward(env, session, call, (origin(&url), query), request.unchecked_ref::<RequestInit>()).await
+    let init = request.unchecked_ref::<RequestInit>();
+    forward(env, session, (call, is_keyed(request)), (origin(&url), query), init).await
 }
 
 async fn forward(
     env: &Env,
     session: &SessionId,
-    call: Call,
+    (call, keyed): (Call, bool),
     (at, query): (&str, &str),
     init: &RequestInit,
 ) -> Response {
@@ -118,13 +119,15 @@ async fn forward(
     };
     match sent.await {
         Ok(response) => response,
-        // The send may have been committed: only a repeat that names its key is safe, so the client is not told to repeat.
-        Err(error) if call == Call::Send => answer::internal(&error),
         Err(error) => {
             console_error!("{error}");
-            answer::error(Code::TransportError)
+            answer::error(call.when_lost(keyed))
         }
     }
+}
+
+fn is_keyed(request: &web_sys::Request) -> bool {
+    header(request, "x-helix-request-key").is_some()
 }
 
 fn preflight(origin: Option<&str>, asked: Option<&str>) -> Result<Response> {

@@ -254,6 +254,35 @@ test('25 of two results the first is an empty stream, and the second goes on in 
   assert.deepEqual([folded.error, folded.text], [undefined, 'I ask. Thanks.'])
 })
 
+test('results that were sent already bring what they have led to and no more, because clients append it', async () => {
+  const s = open()
+  const { message, reply } = await s.suspended('sent twice')
+  const partly = answered(reply, { c1: 'one' })
+  for (let i = 0; i < 2; i++) assert.equal((await (await s.post({ messages: [message, partly] })).collect()).text, 'data: [DONE]\n\n')
+  const held = gate()
+  set.model.script((r) => r.body.messages.at(-1).role === 'tool' && r.lastUserText === 'sent twice', textScript(['Thanks', held, '.']))
+  const both = answered(partly, { c2: 'two' })
+  const calls = set.model.requests.length
+  const readers = [await s.post({ messages: [message, both] }), await s.post({ messages: [message, both] })]
+  held.open()
+  const [one, two] = await Promise.all(readers.map((r) => r.collect()))
+  const late = await (await s.post({ messages: [message, both] })).collect()
+  for (const got of [one, two, late]) {
+    await assertChatBody(got)
+    assert.deepEqual([chunksIn(got)[0].messageId, deltasIn(got)], [reply.id, 'Thanks.'])
+    assert.equal((await foldAll('6.0.0', got.raw, [message, both])).text, 'I ask. Thanks.')
+  }
+  const whole = (await s.snapshot()).body.messages[1]
+  assert.equal((await (await s.post({ messages: [message, whole] })).collect()).text, 'data: [DONE]\n\n')
+  assert.equal(set.model.requests.length, calls + 1)
+
+  const stopped = open()
+  const given = await stopped.suspended('stopped while it waits', ['c1'])
+  await stopped.stop()
+  const after = await stopped.post({ messages: [given.message, answered(given.reply, { c1: 1 })] })
+  assert.deepEqual([after.status, (await after.collect()).text], [200, 'data: [DONE]\n\n'])
+})
+
 test('27 the wire serves every cursor strictly behind it, in numbers that a restart does not use again', async () => {
   const s = open()
   const { got } = await s.told('twenty-seven', 'of the first life')

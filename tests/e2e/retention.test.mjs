@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { assertChatBody, assertRefused, assertWireBody } from './harness/assertions.mjs'
-import { textOf } from './harness/clients.mjs'
+import { foldAll, textOf } from './harness/clients.mjs'
 import { gate, textScript } from './harness/fake-model.mjs'
-import { call } from './harness/session.mjs'
-import { isData } from './harness/sse.mjs'
+import { call, userMessage } from './harness/session.mjs'
+import { chunksOf, isData } from './harness/sse.mjs'
 import { stage } from './harness/stage.mjs'
 import { eventually } from './harness/wait.mjs'
 
@@ -47,6 +47,25 @@ describe('the chunks of a finished run', () => {
     await assertChatBody(await s.ask('second'))
     const { chunks } = assertWireBody(await (await s.sse(head)).collect(), head)
     assert.equal(chunks[0].sequence, head + 1, 'numbers go on')
+  })
+
+  test('are not needed by a client that asks for the whole reply: its committed parts are told, whoever asks', async () => {
+    const s = set.session()
+    const message = userMessage('told anyway')
+    set.model.enqueue(textScript(['one ', 'two']))
+    const send = () => s.send('', { messages: [message], headers: { 'x-helix-request-key': 'k' } })
+    const first = chunksOf((await (await send()).collect()).frames.filter(isData))
+    await floorIs(s, (await s.info()).head)
+    const { body } = await s.snapshot()
+    const [, { id: messageId }] = body.messages
+    for (const open of [send, () => s.resume(undefined), () => s.resume(0, { messageId, prefix: true })]) {
+      const reader = await open()
+      assert.equal(reader.status, 200)
+      const got = await reader.collect()
+      await assertChatBody(got)
+      const { reply, error } = await foldAll('7-latest', got.raw, [message])
+      assert.deepEqual([error, reply.id, textOf(reply), chunksOf(got.frames.filter(isData)).at(-1).type], [undefined, first[0].messageId, 'one two', 'finish'])
+    }
   })
 
   test('stay while the run is live, however long it takes', async () => {

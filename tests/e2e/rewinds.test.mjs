@@ -312,6 +312,29 @@ describe('a regenerate', () => {
     assert.deepEqual(await s.said(), ['regenerated live', 'two', 'regenerated, waiting', 'three'])
   })
 
+  test('of a message that the client has changed is an edit of it', async () => {
+    const s = open()
+    const { message } = await s.told('as it was')
+    await s.told('cut by the edit')
+    const { got } = await s.told('as it is now', 'new', { message: userMessage('as it is now', message.id), headers: AWARE, trigger: 'regenerate-message' })
+    await assertChatBody(got)
+    await assertResync(s, got, 'rollback', { messageCount: 0 })
+    assert.deepEqual(await s.said(), ['as it is now', 'new'])
+    assert.deepEqual(asked(set.model.requests.at(-1)), ['user: as it is now'])
+  })
+
+  test('under a key is made once, however often it is sent', async () => {
+    const s = open()
+    const { message } = await s.told('keyed regenerate', 'one')
+    set.model.script('keyed regenerate', textScript(['two']))
+    const key = { 'x-helix-request-key': 'r' }
+    const bodies = [await (await regenerate(s, [message], key)).collect(), await (await regenerate(s, [message], key)).collect()]
+    for (const got of bodies) assert.equal(deltasIn(got), 'two')
+    const other = await regenerate(s, [userMessage('other words', message.id)], key)
+    assert.equal(JSON.parse((await other.collect()).text).code, 'state_request_key_conflict')
+    assert.deepEqual(await s.said(), ['keyed regenerate', 'two'])
+  })
+
   test('of a message that was never stored is a send', async () => {
     const s = open()
     set.model.script('lost', textScript(['found']))

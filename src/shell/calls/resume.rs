@@ -64,6 +64,9 @@ impl Host {
             return self.behind_prefix(request, run, id).await;
         }
         let from = asked.unwrap_or(run.start).max(run.start);
+        if asked.is_some() && from < floor {
+            return Err(self.below_floor(floor));
+        }
         if asked.is_none_or(|asked| asked <= run.start) && own_id.is_none() {
             return self.whole_run(request, &run);
         }
@@ -90,16 +93,19 @@ impl Host {
 
     /// A run's whole response: what it continues, then all that it has written and writes.
     pub(super) fn whole_run(self: &Rc<Self>, request: &Request, run: &RunRow) -> Answer {
-        let head = self.session(|session| session.log().head()).map_err(|error| unreadable(&error))?;
+        let place = self.session(|session| (session.log().head(), session.view().floor()));
+        let (head, floor) = place.map_err(|error| unreadable(&error))?;
         let is_answered = run.status.is_live() && run.end.is_some_and(|end| end < head);
-        if run.entry != EntryKind::ToolResult && !is_answered {
-            return self.from_start(request, run, None);
+        let is_cut = run.start < floor;
+        if run.entry != EntryKind::ToolResult && !is_answered && !is_cut {
+            return self.first_response(request, run, None);
         }
-        // Its message was begun by an earlier run, whose chunks may be gone, or has answers that stand behind the run's end: the committed
-        // parts are told, not replayed.
+        // Its message was begun by an earlier run, whose chunks may be gone, or its own are, or has answers that stand behind the run's
+        // end: the committed parts are told, not replayed.
         let begin = self.behind_commit(request, run.clone(), false).map_err(|error| unreadable(&error))?;
         match begin {
             Some(begin) => self.respond(request, begin),
+            None if is_cut => Err(self.below_floor(floor)),
             None => Err(resume_unknown()),
         }
     }

@@ -18,6 +18,7 @@ use crate::core::run::{RunStatus, Vocabulary};
 use crate::core::storage::{MessagePlace, RunRow, Storage, StorageError};
 use crate::dialect::ui::identity::{Place, Standing, content_hash, regenerate_keeps, standing};
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
+use crate::dialect::ui::sanitise::sanitise_message;
 use crate::dialect::ui::tool_result::{ABANDONED, abandon, pending};
 use crate::shell::answer;
 use crate::shell::entry::{Entered, Entry};
@@ -55,11 +56,11 @@ impl Host {
             EntryKind::Regenerate { message_id, last_user } => {
                 let places = self.places(caller)?;
                 let sent = last_user.as_ref().and_then(|message| message.get("id")).and_then(Value::as_str);
-                let is_stored = sent.is_none_or(|id| places.iter().any(|place| place.id.as_str() == id));
-                match last_user {
+                let at = sent.and_then(|id| places.iter().position(|place| place.id.as_str() == id));
+                match &last_user {
                     // A reply that failed before its message was stored is asked for again as a send.
-                    Some(message) if !is_stored => self.send_message(caller, entry, &message, None, key).await,
-                    _ => self.regenerate(caller, entry, message_id.as_deref(), sent, &places),
+                    Some(message) if at.is_none() => self.send_message(caller, entry, message, None, key).await,
+                    _ => self.regenerate(caller, entry, message_id.as_deref(), last_user.as_ref(), &places, key),
                 }
             }
             EntryKind::ToolResults(message) => self.results_of_message(caller, entry, &message).await,
@@ -77,10 +78,8 @@ impl Host {
     ) -> Answer {
         let places = self.places(caller)?;
         let keyed = key.map(|key| Keyed { key, input_hash: content_hash(message) });
-        if let Some(keyed) = &keyed
-            && let Some(run) = self.storage.run_of_key(&keyed.key).map_err(|error| unreadable(&error.into()))?
-        {
-            return self.repeated(entry.request, &run, keyed);
+        if let Some(repeated) = self.repeated(caller, entry.request, keyed.as_ref()) {
+            return repeated;
         }
         let id = message.get("id").and_then(Value::as_str).unwrap_or_default();
         let mut broken = None;
@@ -111,8 +110,20 @@ impl Host {
         self.launch(caller, entry, plan)
     }
 
-    /// A send whose key is known (`spec/helix.md` 5.8).
-    fn repeated(self: &Rc<Self>, request: &Request, run: &RunRow, keyed: &Keyed) -> Answer {
+    /// The answer to a request whose key is known (`spec/helix.md` 5.8).
+    fn repeated(self: &Rc<Self>, caller: &Caller, request: &Request, keyed: Option<&Keyed>) -> Option<Answer> {
+        let keyed = keyed?;
+        let known = self.session(|session| session.authorise(caller).is_ok()).and_then(|owned| {
+            let run = if owned { self.storage.run_of_key(&keyed.key)? } else { None };
+            Ok(run)
+        });
+        match known {
+            Ok(run) => Some(self.of_key(request, &run?, keyed)),
+            Err(error) => Some(Err(unreadable(&error))),
+        }
+    }
+
+    fn of_key(self: &Rc<Self>, request: &Request, run: &RunRow, keyed: &Keyed) -> Answer {
         let refuse = |code: Code| Err(answer::explained(code, code.message(), facts(json!({ "runId": run.id }))));
         if run.input_hash.as_deref() != Some(keyed.input_hash.as_str()) {
             return refuse(Code::StateRequestKeyConflict);
@@ -145,16 +156,34 @@ impl Host {
         caller: &Caller,
         entry: Entry<'_>,
         named: Option<&str>,
-        last_user: Option<&str>,
+        last_user: Option<&Value>,
         places: &[MessagePlace],
+        key: Option<RequestKey>,
     ) -> Answer {
+        let keyed = key.map(|key| Keyed { key, input_hash: content_hash(last_user.unwrap_or(&Value::Null)) });
+        if let Some(repeated) = self.repeated(caller, entry.request, keyed.as_ref()) {
+            return repeated;
+        }
         let known: Vec<Place<'_>> = places.iter().map(place_of).collect();
-        let Some(keep) = regenerate_keeps(named, last_user, &known) else {
+        let id = last_user.and_then(|message| message.get("id")).and_then(Value::as_str);
+        let Some(keep) = regenerate_keeps(named, id, &known) else {
             return Err(not_resumable("There is no message to answer; send one", "nothing_to_answer"));
         };
-        let keep = u32::try_from(keep).unwrap_or(u32::MAX);
-        let plan = Plan::of(RunEntry::Rewind { keep, input: None, cause: RewindCause::Retry });
-        self.launch(caller, entry, plan)
+        let at = keep.saturating_sub(1);
+        let kept = places.get(at).is_some_and(|place| Some(place.id.as_str()) == id);
+        let entry_of_run = match last_user.filter(|_| kept) {
+            // Some apps edit so: they change the message that they hold, and ask for its reply again.
+            Some(message) if !self.says_the_same(at, message).map_err(|error| unreadable(&error))? => {
+                let input = Input { id: MessageId::new(id.unwrap_or_default()), json: message.to_string() };
+                let keep = u32::try_from(at).unwrap_or(u32::MAX);
+                RunEntry::Rewind { keep, input: Some(input), cause: RewindCause::Rollback }
+            }
+            _ => {
+                let keep = u32::try_from(keep).unwrap_or(u32::MAX);
+                RunEntry::Rewind { keep, input: None, cause: RewindCause::Retry }
+            }
+        };
+        self.launch(caller, entry, Plan { key: keyed, ..Plan::of(entry_of_run) })
     }
 
     /// Starts what was planned and answers its stream.
@@ -220,7 +249,10 @@ impl Host {
 
     fn says_the_same(&self, at: usize, message: &Value) -> Result<bool, HostError> {
         let stored = self.stored_message(u32::try_from(at).unwrap_or(u32::MAX))?;
-        Ok(content_hash(&stored) == content_hash(message))
+        let said = content_hash(message);
+        // A client that has reloaded holds the message as the snapshot shows it.
+        let is_shown = |shown: Value| content_hash(&shown) == said;
+        Ok(content_hash(&stored) == said || sanitise_message(stored, self.config.floor).is_some_and(is_shown))
     }
 
     /// A committed message.
