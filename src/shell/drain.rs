@@ -3,8 +3,6 @@
 //! It decides with the borrows held, drops them, and only then writes, because a write may call back into the object. A buffer is encoded
 //! once and shared by all readers of the same dialect that stand at the same cursor.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use js_sys::Uint8Array;
@@ -13,7 +11,7 @@ use worker::console_error;
 use super::body::Pen;
 use super::clock::{now, sleep};
 use super::host::{Host, HostError};
-use super::readers::{Dialect, Ending};
+use super::readers::{Dialect, Ending, Open};
 use crate::core::counters::add;
 use crate::core::ids::Cursor;
 use crate::core::log::Batch;
@@ -21,6 +19,7 @@ use crate::core::pace::Patience;
 use crate::core::reader::{Eviction, Next, Terminal};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
+use crate::core::view::View;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::{self as chat, OPENING_CHUNKS, Projected};
 use crate::dialect::wire;
@@ -31,20 +30,42 @@ const SLICE_BYTES: usize = 256 * 1024;
 /// Bytes that are read from rows in one turn of the object, so that writers get theirs however many read history.
 const TURN_BYTES: usize = 1024 * 1024;
 
+/// A slice up to this size goes to whoever has asked, without a look at what the stream still has queued: asking costs as much as giving,
+/// and a stream asks at most once more than it has room.
+const SMALL_SLICE: usize = 16 * 1024;
+
 /// What one reader does next, decided while the borrows were held.
 struct Step {
+    id: u64,
     pen: Rc<Pen>,
     dialect: Dialect,
-    next: Next,
-    hungry: bool,
-    finish_sent: bool,
+    act: Act,
+}
+
+enum Act {
+    /// Take the chunks between two cursors.
+    Take { after: Cursor, until: Cursor, lens: Rc<Lens> },
+    /// History ended at this head.
+    Announce(Cursor),
+    /// The response ends.
+    End { terminal: Terminal, finish_sent: bool },
+    /// It ends because it takes nothing.
+    Evict(Eviction),
+}
+
+/// Readers of one dialect that stand at the same cursor and are shown the same.
+struct Group {
+    dialect: Dialect,
+    after: Cursor,
+    until: Cursor,
     lens: Rc<Lens>,
-    late: Option<Eviction>,
+    takers: Vec<(u64, Rc<Pen>)>,
 }
 
 /// A slice of the log in one dialect, encoded once.
 struct Slice {
     bytes: Option<Uint8Array>,
+    size: usize,
     through: Cursor,
     log_bytes: usize,
     finish: bool,
@@ -55,26 +76,16 @@ struct Slice {
 struct Turn {
     now: UnixMillis,
     patience: Patience,
-    slices: HashMap<(Dialect, Rc<Lens>, Cursor, Cursor), Slice>,
     read_bytes: usize,
-}
-
-/// What became of a step.
-enum Stepped {
-    /// Another step may follow at once.
-    Again,
-    /// Nothing more for this reader now.
-    Done,
-    /// The turn has read enough; the reader's turn comes after others had theirs.
-    Later,
+    /// Readers for whom another step may follow at once.
+    again: Vec<u64>,
+    /// Readers whose turn comes after others had theirs, because this turn has read enough.
+    later: Vec<u64>,
 }
 
 impl Host {
-    /// A reader wants more. When there is more, it gets it in a turn of its own: this may be called from within a write.
+    /// A reader that was left with less than there is wants more. It gets it in a turn of its own: this may be called from within a write.
     pub fn asks(self: &Rc<Self>, id: u64) {
-        if !matches!(self.step(id, None), Ok(Some(step)) if step.next != Next::Wait) {
-            return;
-        }
         self.come_back(std::iter::once(id), None);
     }
 
@@ -92,7 +103,7 @@ impl Host {
             }
             host.readers.draining.set(false);
             let asking = host.readers.asking.try_borrow_mut().map(|mut asking| std::mem::take(&mut *asking));
-            host.serve(asking.unwrap_or_default());
+            host.serve(asking.unwrap_or_default().into_iter().collect());
         });
     }
 
@@ -101,65 +112,72 @@ impl Host {
         self.serve(self.readers.ids());
     }
 
-    fn serve(self: &Rc<Self>, ids: impl IntoIterator<Item = u64>) {
+    fn serve(self: &Rc<Self>, mut ids: Vec<u64>) {
         if self.is_held() {
             return;
         }
         let patience = Patience::of(&self.config.settings);
-        let mut turn = Turn { now: now(), patience, slices: HashMap::new(), read_bytes: 0 };
-        let mut later = Vec::new();
-        for id in ids {
-            loop {
-                match self.advance(id, &mut turn) {
-                    Stepped::Again => {}
-                    Stepped::Done => break,
-                    Stepped::Later => {
-                        later.push(id);
-                        break;
-                    }
-                }
-            }
+        let mut turn = Turn { now: now(), patience, read_bytes: 0, again: Vec::new(), later: Vec::new() };
+        while !ids.is_empty() {
+            let Ok(steps) = self.session(|session| {
+                let view = session.view();
+                self.readers.change_each(&ids, |id, open| decide(id, open, view, &turn))
+            }) else {
+                // Nobody knows what they lack: the next pull of each finds out.
+                self.readers.change_each(&ids, |_, open| -> Option<()> {
+                    open.body.listen(true);
+                    None
+                });
+                break;
+            };
+            self.perform(steps, &mut turn);
+            ids = std::mem::take(&mut turn.again);
         }
-        if !later.is_empty() {
+        if !turn.later.is_empty() {
             // A timer, not a task of this turn: requests that wait come first.
-            self.come_back(later.into_iter(), Some(Millis::default()));
+            self.come_back(turn.later.into_iter(), Some(Millis::default()));
         }
     }
 
-    fn advance(self: &Rc<Self>, id: u64, turn: &mut Turn) -> Stepped {
-        let Ok(Some(step)) = self.step(id, Some(turn)) else { return Stepped::Done };
-        match step.next {
-            Next::Wait => Stepped::Done,
-            Next::CaughtUp(head) => {
-                self.readers.change(id, |open| open.reader.announced());
-                if step.dialect == Dialect::Wire {
-                    step.pen.write(&Uint8Array::from(wire::caught_up(head).as_slice()));
-                }
-                Stepped::Again
-            }
-            Next::Slice(after, until) => {
-                if !step.hungry || !step.pen.has_room() {
-                    self.readers.change(id, |open| open.pace.waits(turn.now));
-                    if let Some(reason) = step.late {
-                        self.evict(id, reason);
+    fn perform(&self, steps: Vec<Step>, turn: &mut Turn) {
+        let mut groups: Vec<Group> = Vec::new();
+        for Step { id, pen, dialect, act } in steps {
+            match act {
+                Act::Take { after, until, lens } => {
+                    let same = |group: &&mut Group| {
+                        (group.after, group.until, group.dialect) == (after, until, dialect) && group.lens == lens
+                    };
+                    match groups.iter_mut().find(same) {
+                        Some(group) => group.takers.push((id, pen)),
+                        None => groups.push(Group { dialect, after, until, lens, takers: vec![(id, pen)] }),
                     }
-                    return Stepped::Done;
                 }
-                self.give(id, &step, (after, until), turn)
-            }
-            Next::End(Terminal::Superseded) if self.moves_on(id) => Stepped::Again,
-            Next::End(terminal) => {
-                let last = last_words(step.dialect, terminal, step.finish_sent);
-                self.close_reader(id, Ending::Terminal(terminal));
-                match last {
-                    Some(bytes) => {
-                        step.pen.write(&Uint8Array::from(bytes.as_slice()));
-                        step.pen.close();
+                Act::Announce(head) => {
+                    if dialect == Dialect::Wire {
+                        pen.write(&Uint8Array::from(wire::caught_up(head).as_slice()));
                     }
-                    None => step.pen.break_off(),
+                    turn.again.push(id);
                 }
-                Stepped::Done
+                Act::End { terminal: Terminal::Superseded, .. } if self.moves_on(id) => turn.again.push(id),
+                Act::End { terminal, finish_sent } => {
+                    self.end(id, &pen, last_words(dialect, terminal, finish_sent), terminal)
+                }
+                Act::Evict(reason) => self.evict(id, reason),
             }
+        }
+        for group in groups {
+            self.give(group, turn);
+        }
+    }
+
+    fn end(&self, id: u64, pen: &Pen, last: Option<Vec<u8>>, terminal: Terminal) {
+        self.close_reader(id, Ending::Terminal(terminal));
+        match last {
+            Some(bytes) => {
+                pen.write(&Uint8Array::from(bytes.as_slice()));
+                pen.close();
+            }
+            None => pen.break_off(),
         }
     }
 
@@ -178,59 +196,47 @@ impl Host {
         matches!(moved, Ok(Some(true)))
     }
 
-    /// Gives a reader the slice between two cursors, or as much of it as is good for one go.
-    fn give(&self, id: u64, step: &Step, (after, until): (Cursor, Cursor), turn: &mut Turn) -> Stepped {
-        let slice = match turn.slices.entry((step.dialect, Rc::clone(&step.lens), after, until)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if turn.read_bytes >= TURN_BYTES => return Stepped::Later,
-            Entry::Vacant(place) => match self.slice(step, after, until, &mut turn.read_bytes) {
-                Ok(slice) => place.insert(slice),
-                Err(error) => {
-                    console_error!("session {}: {error}", self.log_name);
-                    self.evict(id, Eviction::ServerError);
-                    return Stepped::Done;
-                }
-            },
+    /// Gives the readers of a group the slice between two cursors, or as much of it as is good for one go.
+    fn give(&self, group: Group, turn: &mut Turn) {
+        let slice = match self.slice(&group, &mut turn.read_bytes) {
+            Ok(Some(slice)) => slice,
+            Ok(None) => return turn.later.extend(group.takers.iter().map(|(id, _)| *id)),
+            Err(error) => {
+                console_error!("session {}: {error}", self.log_name);
+                return group.takers.iter().for_each(|(id, _)| self.evict(*id, Eviction::ServerError));
+            }
         };
-        let sent = slice.bytes.as_ref().map_or(0, |bytes| usize::try_from(bytes.length()).unwrap_or(0));
-        self.readers.change(id, |open| {
-            open.gave(turn.now, slice.through, slice.log_bytes, sent);
+        // Who turns out to have no room is looked at once more, as one that has not asked.
+        turn.again.extend(group.takers.iter().map(|(id, _)| *id));
+        let mut takers = group.takers;
+        if slice.size > SMALL_SLICE {
+            takers.retain(|(_, pen)| pen.has_room());
+        }
+        let ids: Vec<u64> = takers.iter().map(|(id, _)| *id).collect();
+        self.readers.change_each(&ids, |_, open| -> Option<()> {
+            open.gave(turn.now, slice.through, slice.log_bytes, slice.size);
             open.finish_sent |= slice.finish;
             open.content_sent |= slice.content;
+            None
         });
+        let times = u64::try_from(takers.len()).unwrap_or(u64::MAX);
+        let bytes = u64::try_from(slice.size).unwrap_or(u64::MAX);
         self.count(|counters| {
-            add(&mut counters.chunks_sent, slice.through.get().saturating_sub(after.get()));
-            add(&mut counters.bytes_sent, u64::try_from(sent).unwrap_or(u64::MAX));
+            add(&mut counters.chunks_sent, slice.through.get().saturating_sub(group.after.get()).saturating_mul(times));
+            add(&mut counters.bytes_sent, bytes.saturating_mul(times));
         });
         if let Some(bytes) = &slice.bytes {
-            step.pen.write(bytes);
+            takers.iter().for_each(|(_, pen)| pen.write(bytes));
         }
-        Stepped::Again
     }
 
-    fn step(&self, id: u64, turn: Option<&Turn>) -> Result<Option<Step>, HostError> {
-        // Loads the session, if need be, before the borrow: a load calls into JavaScript.
-        self.session(|_| ())?;
-        self.session(|session| {
-            self.readers.look(id, |open| Step {
-                pen: open.body.pen(),
-                dialect: open.dialect,
-                next: open.reader.next(session.view()),
-                hungry: open.body.is_hungry(),
-                finish_sent: open.finish_sent,
-                lens: Rc::clone(&open.lens),
-                late: turn.and_then(|turn| {
-                    let held = open.is_held_to_log();
-                    open.pace.verdict(turn.now, session.view(), held, &turn.patience)
-                }),
-            })
-        })
-    }
-
-    /// The chunks after `after`, up to `until` or a good deal fewer, in a dialect's bytes. What came from rows is added to `read_bytes`.
-    fn slice(&self, step: &Step, after: Cursor, until: Cursor, read_bytes: &mut usize) -> Result<Slice, HostError> {
+    /// The chunks between the group's cursors, or a good deal fewer, in its dialect's bytes. What came from rows is added to
+    /// `read_bytes`; `None` when it would have to and enough was read.
+    fn slice(&self, group: &Group, read_bytes: &mut usize) -> Result<Option<Slice>, HostError> {
+        let (after, until) = (group.after, group.until);
         let batch = match self.session(|session| session.log().recent(after, until, SLICE_BYTES))? {
             Some(batch) => batch,
+            None if *read_bytes >= TURN_BYTES => return Ok(None),
             None => {
                 let batch = self.stored_batch(after, until)?;
                 *read_bytes = read_bytes.saturating_add(batch.bytes.len());
@@ -238,17 +244,19 @@ impl Host {
             }
         };
         let log_bytes = batch.bytes.len();
-        let (bytes, projected) = match step.dialect {
+        let (bytes, projected) = match group.dialect {
             Dialect::Wire => (batch.bytes, Projected::default()),
             Dialect::Chat => {
                 let mut out = Vec::with_capacity(batch.bytes.len());
-                let projected = chat::project_stored(&batch.bytes, self.config.floor, &step.lens, &mut out)
+                let projected = chat::project_stored(&batch.bytes, self.config.floor, &group.lens, &mut out)
                     .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
                 (out, projected)
             }
         };
-        let bytes = (!bytes.is_empty()).then(|| Uint8Array::from(bytes.as_slice()));
-        Ok(Slice { bytes, through: batch.through, log_bytes, finish: projected.finish, content: projected.content })
+        let size = bytes.len();
+        let bytes = (size > 0).then(|| Uint8Array::from(bytes.as_slice()));
+        let Projected { finish, content, .. } = projected;
+        Ok(Some(Slice { bytes, size, through: batch.through, log_bytes, finish, content }))
     }
 
     /// A batch from the rows, cut at both cursors.
@@ -262,6 +270,28 @@ impl Host {
         }
         Ok(batch)
     }
+}
+
+/// What comes next for a reader; `None` when it has all there is, or has not asked for more. Whoever is left with less than there is
+/// will be heard when it asks.
+fn decide(id: u64, open: &mut Open, view: &View, turn: &Turn) -> Option<Step> {
+    let next = open.reader.next(view);
+    open.body.listen(next != Next::Wait);
+    let act = match next {
+        Next::Wait => return None,
+        Next::CaughtUp(head) => {
+            open.reader.announced();
+            Act::Announce(head)
+        }
+        Next::Slice(after, until) if open.body.is_hungry() => Act::Take { after, until, lens: Rc::clone(&open.lens) },
+        Next::Slice(..) => {
+            let late = open.pace.verdict(turn.now, view, open.is_held_to_log(), &turn.patience);
+            open.pace.waits(turn.now);
+            Act::Evict(late?)
+        }
+        Next::End(terminal) => Act::End { terminal, finish_sent: open.finish_sent },
+    };
+    Some(Step { id, pen: open.body.pen(), dialect: open.dialect, act })
 }
 
 /// How a response ends; `None` breaks its body.
