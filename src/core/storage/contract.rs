@@ -64,6 +64,10 @@ pub fn perform(storage: &dyn Storage, operation: &Operation) -> Value {
 }
 
 fn outcome<T: Serialize>(result: Result<T, StorageError>) -> Value {
+    told(result.map(|value| serde_json::to_value(value).unwrap_or_default()))
+}
+
+fn told(result: Result<Value, StorageError>) -> Value {
     match result {
         Ok(value) => json!({ "ok": value }),
         Err(StorageError::Failed(_)) => json!({ "error": "failed" }),
