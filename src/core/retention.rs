@@ -3,7 +3,7 @@
 //! The log is cut from its front only, at the end of a finished run: blocks never span runs, so no block is cut in two. Messages and run
 //! rows stay until the whole session goes.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::ids::Cursor;
 use super::time::{Millis, UnixMillis};
@@ -22,7 +22,7 @@ pub struct Policy {
 }
 
 /// A finished run whose chunks are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptRun {
     /// Its last chunk.
     pub end: Cursor,
@@ -33,7 +33,7 @@ pub struct KeptRun {
 }
 
 /// What the rows say of the chunks that are kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
     /// Bytes of all blocks, those of a live run included.
     pub bytes: u64,

@@ -78,9 +78,19 @@ extern "C" {
     #[wasm_bindgen(catch, js_name = fetch)]
     pub fn fetch(request: &web_sys::Request) -> Result<Promise, JsValue>;
 
-    /// A service binding.
+    /// `DurableObjectNamespace`.
+    #[wasm_bindgen(extends = Object)]
+    pub type ObjectNamespace;
+
+    #[wasm_bindgen(method, catch, js_name = getByName)]
+    pub fn get_by_name(this: &ObjectNamespace, name: &str) -> Result<Fetcher, JsValue>;
+
+    /// A service binding, or the stub of an object.
     #[wasm_bindgen(extends = Object)]
     pub type Fetcher;
+
+    #[wasm_bindgen(method, catch, js_name = fetch)]
+    pub fn fetch_with(this: &Fetcher, address: &str, init: &web_sys::RequestInit) -> Result<Promise, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = fetch)]
     pub fn fetch(this: &Fetcher, request: &web_sys::Request) -> Result<Promise, JsValue>;

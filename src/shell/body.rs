@@ -13,10 +13,13 @@ use web_sys::{AbortSignal, QueuingStrategy, ReadableStream, ReadableStreamDefaul
 pub struct Body {
     pen: Rc<Pen>,
     abort: Option<(AbortSignal, Closure<dyn FnMut()>)>,
-    _source: [Closure<dyn FnMut(JsValue)>; 2],
+    /// Whether a pull is reported.
+    listening: Rc<Cell<bool>>,
+    _source: [Closure<dyn FnMut()>; 2],
 }
 
-/// Opens a body. `on_pull` is called when the client wants more, `on_gone` when it has left; neither may write to the body itself.
+/// Opens a body. `on_pull` is called when the client wants more and somebody listens, `on_gone` when it has left; neither may write to the
+/// body itself.
 pub fn open(
     signal: Option<AbortSignal>,
     on_pull: impl Fn() + 'static,
@@ -31,13 +34,16 @@ pub fn open(
             *slot = Some(controller.unchecked_into());
         }
     });
-    let flag = Rc::clone(&hungry);
-    let pull: Closure<dyn FnMut(JsValue)> = Closure::own_assert_unwind_safe(move |_| {
+    let listening = Rc::new(Cell::new(true));
+    let (flag, listens) = (Rc::clone(&hungry), Rc::clone(&listening));
+    let pull: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(move || {
         flag.set(true);
-        on_pull();
+        if listens.get() {
+            on_pull();
+        }
     });
     let left = on_gone.clone();
-    let cancel: Closure<dyn FnMut(JsValue)> = Closure::own_assert_unwind_safe(move |_| left());
+    let cancel: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(move || left());
 
     let source = UnderlyingSource::new();
     source.set_start(start.as_ref().unchecked_ref());
@@ -61,13 +67,18 @@ pub fn open(
         None => None,
     };
     let pen = Rc::new(Pen { controller, hungry });
-    Ok((stream, Body { pen, abort, _source: [pull, cancel] }))
+    Ok((stream, Body { pen, abort, listening, _source: [pull, cancel] }))
 }
 
 impl Body {
     /// Whether the client has asked for more than it was given.
     pub fn is_hungry(&self) -> bool {
         self.pen.hungry.get()
+    }
+
+    /// Whether to report pulls from now on: not while the client has all there is.
+    pub fn listen(&self, listening: bool) {
+        self.listening.set(listening);
     }
 
     /// A handle for writing after every borrow has been dropped.
@@ -91,9 +102,12 @@ pub struct Pen {
 }
 
 impl Pen {
-    /// Whether the stream itself wants more: it may have been pulled while chunks were still queued.
+    /// Whether the stream itself wants more: it may have been pulled while chunks were still queued. If so it does not count as hungry
+    /// until it is pulled again, once they are gone.
     pub fn has_room(&self) -> bool {
-        self.hungry.get() && self.controller.desired_size().is_some_and(|size| size >= 0.0)
+        let room = self.hungry.get() && self.controller.desired_size().is_some_and(|size| size >= 0.0);
+        self.hungry.set(room);
+        room
     }
 
     /// Hands over a buffer, which may be shared with other bodies.

@@ -3,8 +3,6 @@
 //! It decides with the borrows held, drops them, and only then writes, because a write may call back into the object. A buffer is encoded
 //! once and shared by all readers of the same dialect that stand at the same cursor.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use js_sys::Uint8Array;
@@ -13,7 +11,7 @@ use worker::console_error;
 use super::body::Pen;
 use super::clock::{now, sleep};
 use super::host::{Host, HostError};
-use super::readers::{Dialect, Ending};
+use super::readers::{Dialect, Ending, Open};
 use crate::core::counters::add;
 use crate::core::ids::Cursor;
 use crate::core::log::Batch;
@@ -21,6 +19,7 @@ use crate::core::pace::Patience;
 use crate::core::reader::{Eviction, Next, Terminal};
 use crate::core::storage::{Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
+use crate::core::view::View;
 use crate::dialect::helix::response::project_helix;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::{self as chat, OPENING_CHUNKS, Projected};
@@ -32,22 +31,44 @@ const SLICE_BYTES: usize = 256 * 1024;
 /// Bytes that are read from rows in one turn of the object, so that writers get theirs however many read history.
 const TURN_BYTES: usize = 1024 * 1024;
 
+/// A slice up to this size goes to whoever has asked, without a look at what the stream still has queued: asking costs as much as giving,
+/// and a stream asks at most once more than it has room.
+const SMALL_SLICE: usize = 16 * 1024;
+
 /// What one reader does next, decided while the borrows were held.
 struct Step {
+    id: u64,
     pen: Rc<Pen>,
     dialect: Dialect,
-    next: Next,
-    hungry: bool,
-    finish_sent: bool,
+    act: Act,
+}
+
+enum Act {
+    /// Take the chunks between two cursors.
+    Take { after: Cursor, until: Cursor, lens: Rc<Lens> },
+    /// The same of Helix chunks: what they say depends on what was said before, so it is nobody else's.
+    Project { after: Cursor, until: Cursor, lens: Rc<Lens> },
+    /// History ended at this head.
+    Announce(Cursor),
+    /// The response ends.
+    End { terminal: Terminal, finish_sent: bool, lens: Rc<Lens> },
+    /// It ends because it takes nothing.
+    Evict(Eviction),
+}
+
+/// Readers of one dialect that stand at the same cursor and are shown the same.
+struct Group {
+    dialect: Dialect,
+    after: Cursor,
+    until: Cursor,
     lens: Rc<Lens>,
-    /// Whether it follows Helix chunks.
-    projects: bool,
-    late: Option<Eviction>,
+    takers: Vec<(u64, Rc<Pen>)>,
 }
 
 /// A slice of the log in one dialect, encoded once.
 struct Slice {
     bytes: Option<Uint8Array>,
+    size: usize,
     through: Cursor,
     log_bytes: usize,
     finish: bool,
@@ -58,26 +79,16 @@ struct Slice {
 struct Turn {
     now: UnixMillis,
     patience: Patience,
-    slices: HashMap<(Dialect, Rc<Lens>, Cursor, Cursor), Slice>,
     read_bytes: usize,
-}
-
-/// What became of a step.
-enum Stepped {
-    /// Another step may follow at once.
-    Again,
-    /// Nothing more for this reader now.
-    Done,
-    /// The turn has read enough; the reader's turn comes after others had theirs.
-    Later,
+    /// Readers for whom another step may follow at once.
+    again: Vec<u64>,
+    /// Readers whose turn comes after others had theirs, because this turn has read enough.
+    later: Vec<u64>,
 }
 
 impl Host {
-    /// A reader wants more. When there is more, it gets it in a turn of its own: this may be called from within a write.
+    /// A reader that was left with less than there is wants more. It gets it in a turn of its own: this may be called from within a write.
     pub fn asks(self: &Rc<Self>, id: u64) {
-        if !matches!(self.step(id, None), Ok(Some(step)) if step.next != Next::Wait) {
-            return;
-        }
         self.come_back(std::iter::once(id), None);
     }
 
@@ -95,7 +106,7 @@ impl Host {
             }
             host.readers.draining.set(false);
             let asking = host.readers.asking.try_borrow_mut().map(|mut asking| std::mem::take(&mut *asking));
-            host.serve(asking.unwrap_or_default());
+            host.serve(asking.unwrap_or_default().into_iter().collect());
         });
     }
 
@@ -104,68 +115,75 @@ impl Host {
         self.serve(self.readers.ids());
     }
 
-    fn serve(self: &Rc<Self>, ids: impl IntoIterator<Item = u64>) {
+    fn serve(self: &Rc<Self>, mut ids: Vec<u64>) {
         if self.is_held() {
             return;
         }
         let patience = Patience::of(&self.config.settings);
-        let mut turn = Turn { now: now(), patience, slices: HashMap::new(), read_bytes: 0 };
-        let mut later = Vec::new();
-        for id in ids {
-            loop {
-                match self.advance(id, &mut turn) {
-                    Stepped::Again => {}
-                    Stepped::Done => break,
-                    Stepped::Later => {
-                        later.push(id);
-                        break;
-                    }
-                }
-            }
+        let mut turn = Turn { now: now(), patience, read_bytes: 0, again: Vec::new(), later: Vec::new() };
+        while !ids.is_empty() {
+            let Ok(steps) = self.session(|session| {
+                let view = session.view();
+                self.readers.change_each(&ids, |id, open| decide(id, open, view, &turn))
+            }) else {
+                // Nobody knows what they lack: the next pull of each finds out.
+                self.readers.change_each(&ids, |_, open| -> Option<()> {
+                    open.body.listen(true);
+                    None
+                });
+                break;
+            };
+            self.perform(steps, &mut turn);
+            ids = std::mem::take(&mut turn.again);
         }
-        if !later.is_empty() {
+        if !turn.later.is_empty() {
             // A timer, not a task of this turn: requests that wait come first.
-            self.come_back(later.into_iter(), Some(Millis::default()));
+            self.come_back(turn.later.into_iter(), Some(Millis::default()));
         }
     }
 
-    fn advance(self: &Rc<Self>, id: u64, turn: &mut Turn) -> Stepped {
-        let Ok(Some(step)) = self.step(id, Some(turn)) else { return Stepped::Done };
-        match step.next {
-            Next::Wait => Stepped::Done,
-            Next::CaughtUp(head) => {
-                self.readers.change(id, |open| open.reader.announced());
-                if step.dialect == Dialect::Wire {
-                    step.pen.write(&Uint8Array::from(wire::caught_up(head).as_slice()));
-                }
-                Stepped::Again
-            }
-            Next::Slice(after, until) => {
-                if !step.hungry || !step.pen.has_room() {
-                    self.readers.change(id, |open| open.pace.waits(turn.now));
-                    if let Some(reason) = step.late {
-                        self.evict(id, reason);
+    fn perform(self: &Rc<Self>, steps: Vec<Step>, turn: &mut Turn) {
+        let mut groups: Vec<Group> = Vec::new();
+        for Step { id, pen, dialect, act } in steps {
+            match act {
+                Act::Take { after, until, lens } => {
+                    let same = |group: &&mut Group| {
+                        (group.after, group.until, group.dialect) == (after, until, dialect) && group.lens == lens
+                    };
+                    match groups.iter_mut().find(same) {
+                        Some(group) => group.takers.push((id, pen)),
+                        None => groups.push(Group { dialect, after, until, lens, takers: vec![(id, pen)] }),
                     }
-                    return Stepped::Done;
                 }
-                self.give(id, &step, (after, until), turn)
-            }
-            Next::End(Terminal::Superseded) if self.moves_on(id) => Stepped::Again,
-            Next::End(terminal) => {
-                let mut last = last_words(step.dialect, terminal, step.finish_sent);
-                if let Some(last) = &mut last {
-                    self.before_last_words(id, &step, terminal, last);
-                }
-                self.close_reader(id, Ending::Terminal(terminal));
-                match last {
-                    Some(bytes) => {
-                        step.pen.write(&Uint8Array::from(bytes.as_slice()));
-                        step.pen.close();
+                Act::Announce(head) => {
+                    if dialect == Dialect::Wire {
+                        pen.write(&Uint8Array::from(wire::caught_up(head).as_slice()));
                     }
-                    None => step.pen.break_off(),
+                    turn.again.push(id);
                 }
-                Stepped::Done
+                Act::End { terminal: Terminal::Superseded, .. } if self.moves_on(id) => turn.again.push(id),
+                Act::Project { after, until, lens } => self.give_projected(id, &pen, (after, until), &lens, turn),
+                Act::End { terminal, finish_sent, lens } => {
+                    let last = last_words(dialect, terminal, finish_sent);
+                    let last = last.map(|last| self.with_result(id, dialect, (terminal, last), &lens));
+                    self.end(id, &pen, last, terminal)
+                }
+                Act::Evict(reason) => self.evict(id, reason),
             }
+        }
+        for group in groups {
+            self.give(group, turn);
+        }
+    }
+
+    fn end(self: &Rc<Self>, id: u64, pen: &Pen, last: Option<Vec<u8>>, terminal: Terminal) {
+        self.close_reader(id, Ending::Terminal(terminal));
+        match last {
+            Some(bytes) => {
+                pen.write(&Uint8Array::from(bytes.as_slice()));
+                pen.close();
+            }
+            None => pen.break_off(),
         }
     }
 
@@ -185,158 +203,133 @@ impl Host {
         matches!(moved, Ok(Some(true)))
     }
 
-    /// Gives a reader the slice between two cursors, or as much of it as is good for one go.
-    fn give(self: &Rc<Self>, id: u64, step: &Step, (after, until): (Cursor, Cursor), turn: &mut Turn) -> Stepped {
-        if step.projects {
-            return self.give_projected(id, step, (after, until), turn);
-        }
-        let slice = match turn.slices.entry((step.dialect, Rc::clone(&step.lens), after, until)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if turn.read_bytes >= TURN_BYTES => return Stepped::Later,
-            Entry::Vacant(place) => match self.slice(step, after, until, &mut turn.read_bytes) {
-                Ok(slice) => place.insert(slice),
-                Err(error) => {
-                    console_error!("session {}: {error}", self.log_name);
-                    self.evict(id, Eviction::ServerError);
-                    return Stepped::Done;
-                }
-            },
-        };
-        self.hand_over(id, step, after, slice, turn.now);
-        Stepped::Again
-    }
-
-    /// A slice of Helix chunks: what they say depends on what was said before, so it is nobody else's.
-    fn give_projected(
-        self: &Rc<Self>,
-        id: u64,
-        step: &Step,
-        (after, until): (Cursor, Cursor),
-        turn: &mut Turn,
-    ) -> Stepped {
-        if turn.read_bytes >= TURN_BYTES {
-            return Stepped::Later;
-        }
-        let Some(mut projector) = self.readers.change(id, |open| open.projector.take()).flatten() else {
-            return Stepped::Done;
-        };
-        let projected = self.batch(after, until, &mut turn.read_bytes).and_then(|batch| {
-            let mut out = Vec::with_capacity(batch.bytes.len());
-            let written = project_helix(&batch.bytes, &mut projector, self.config.floor, &step.lens, &mut out)
-                .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
-            Ok((batch, out, written))
-        });
-        let (batch, out, written) = match projected {
-            Ok(projected) => projected,
+    /// Gives the readers of a group the slice between two cursors, or as much of it as is good for one go.
+    fn give(self: &Rc<Self>, group: Group, turn: &mut Turn) {
+        let slice = match self.slice(&group, &mut turn.read_bytes) {
+            Ok(Some(slice)) => slice,
+            Ok(None) => return turn.later.extend(group.takers.iter().map(|(id, _)| *id)),
             Err(error) => {
                 console_error!("session {}: {error}", self.log_name);
-                self.evict(id, Eviction::ServerError);
-                return Stepped::Done;
+                return group.takers.iter().for_each(|(id, _)| self.evict(*id, Eviction::ServerError));
             }
         };
-        self.readers.change(id, |open| open.projector = Some(projector));
-        let bytes = (!out.is_empty()).then(|| Uint8Array::from(out.as_slice()));
-        let slice = Slice {
-            bytes,
-            through: batch.through,
-            log_bytes: batch.bytes.len(),
-            finish: written.finish,
-            content: written.content,
-        };
-        self.hand_over(id, step, after, &slice, turn.now);
-        Stepped::Again
-    }
-
-    fn hand_over(&self, id: u64, step: &Step, after: Cursor, slice: &Slice, now: UnixMillis) {
-        let sent = slice.bytes.as_ref().map_or(0, |bytes| usize::try_from(bytes.length()).unwrap_or(0));
-        self.readers.change(id, |open| {
-            open.gave(now, slice.through, slice.log_bytes, sent);
+        // Who turns out to have no room is looked at once more, as one that has not asked.
+        turn.again.extend(group.takers.iter().map(|(id, _)| *id));
+        let mut takers = group.takers;
+        if slice.size > SMALL_SLICE {
+            takers.retain(|(_, pen)| pen.has_room());
+        }
+        let ids: Vec<u64> = takers.iter().map(|(id, _)| *id).collect();
+        self.readers.change_each(&ids, |_, open| -> Option<()> {
+            open.gave(turn.now, slice.through, slice.log_bytes, slice.size);
             open.finish_sent |= slice.finish;
             open.content_sent |= slice.content;
+            None
         });
+        let times = u64::try_from(takers.len()).unwrap_or(u64::MAX);
+        let bytes = u64::try_from(slice.size).unwrap_or(u64::MAX);
         self.count(|counters| {
-            add(&mut counters.chunks_sent, slice.through.get().saturating_sub(after.get()));
-            add(&mut counters.bytes_sent, u64::try_from(sent).unwrap_or(u64::MAX));
+            add(&mut counters.chunks_sent, slice.through.get().saturating_sub(group.after.get()).saturating_mul(times));
+            add(&mut counters.bytes_sent, bytes.saturating_mul(times));
         });
         if let Some(bytes) = &slice.bytes {
-            step.pen.write(bytes);
+            takers.iter().for_each(|(_, pen)| pen.write(bytes));
         }
     }
 
-    fn step(&self, id: u64, turn: Option<&Turn>) -> Result<Option<Step>, HostError> {
-        // Loads the session, if need be, before the borrow: a load calls into JavaScript.
-        self.session(|_| ())?;
-        self.session(|session| {
-            self.readers.look(id, |open| Step {
-                pen: open.body.pen(),
-                dialect: open.dialect,
-                next: open.reader.next(session.view()),
-                hungry: open.body.is_hungry(),
-                finish_sent: open.finish_sent,
-                lens: Rc::clone(&open.lens),
-                projects: open.projector.is_some(),
-                late: turn.and_then(|turn| {
-                    let held = open.is_held_to_log();
-                    open.pace.verdict(turn.now, session.view(), held, &turn.patience)
-                }),
-            })
-        })
-    }
-
-    /// The chunks after `after`, up to `until` or a good deal fewer, in a dialect's bytes. What came from rows is added to `read_bytes`.
-    fn slice(&self, step: &Step, after: Cursor, until: Cursor, read_bytes: &mut usize) -> Result<Slice, HostError> {
-        let batch = self.batch(after, until, read_bytes)?;
+    /// The chunks between the group's cursors, or a good deal fewer, in its dialect's bytes. What came from rows is added to
+    /// `read_bytes`; `None` when it would have to and enough was read.
+    fn slice(&self, group: &Group, read_bytes: &mut usize) -> Result<Option<Slice>, HostError> {
+        let Some(batch) = self.batch(group.after, group.until, read_bytes)? else { return Ok(None) };
         let log_bytes = batch.bytes.len();
-        let (bytes, projected) = match step.dialect {
+        let (bytes, projected) = match group.dialect {
             Dialect::Wire => (batch.bytes, Projected::default()),
             Dialect::Chat => {
                 let mut out = Vec::with_capacity(batch.bytes.len());
-                let projected = chat::project_stored(&batch.bytes, self.config.floor, &step.lens, &mut out)
+                let projected = chat::project_stored(&batch.bytes, self.config.floor, &group.lens, &mut out)
                     .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
                 (out, projected)
             }
         };
-        let bytes = (!bytes.is_empty()).then(|| Uint8Array::from(bytes.as_slice()));
-        Ok(Slice { bytes, through: batch.through, log_bytes, finish: projected.finish, content: projected.content })
+        let size = bytes.len();
+        let bytes = (size > 0).then(|| Uint8Array::from(bytes.as_slice()));
+        let Projected { finish, content, .. } = projected;
+        Ok(Some(Slice { bytes, size, through: batch.through, log_bytes, finish, content }))
     }
 
-    /// What stands before a terminal: on the wire a run's result is in it, and a projected response closes what is open.
-    fn before_last_words(&self, id: u64, step: &Step, terminal: Terminal, last: &mut Vec<u8>) {
-        match step.dialect {
-            Dialect::Wire => {
-                let result = self.session(|session| {
-                    let (run, state) = (session.run()?, session.checkpoint().and_then(|last| last.state.clone()));
-                    Some((run.push.as_ref()?.result.clone(), state))
-                });
-                if let Ok(Some((result, state))) = result {
-                    *last = wire::end_of_pushed(terminal, result.as_deref(), state.as_deref());
-                }
+    /// A slice of Helix chunks for one reader.
+    fn give_projected(
+        self: &Rc<Self>,
+        id: u64,
+        pen: &Pen,
+        (after, until): (Cursor, Cursor),
+        lens: &Lens,
+        turn: &mut Turn,
+    ) {
+        let Some(mut projector) = self.readers.change(id, |open| open.projector.take()).flatten() else { return };
+        let projected = self.batch(after, until, &mut turn.read_bytes).and_then(|batch| {
+            let Some(batch) = batch else { return Ok(None) };
+            let mut out = Vec::with_capacity(batch.bytes.len());
+            let written = project_helix(&batch.bytes, &mut projector, self.config.floor, lens, &mut out)
+                .map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
+            Ok(Some((batch, out, written)))
+        });
+        self.readers.change(id, |open| open.projector = Some(projector));
+        let (batch, out, written) = match projected {
+            Ok(Some(projected)) => projected,
+            Ok(None) => return turn.later.push(id),
+            Err(error) => {
+                console_error!("session {}: {error}", self.log_name);
+                return self.evict(id, Eviction::ServerError);
             }
-            Dialect::Chat if step.projects => {
-                let Some(mut projector) = self.readers.change(id, |open| open.projector.take()).flatten() else {
-                    return;
-                };
-                let mut closing = Vec::new();
-                for chunk in projector.close() {
-                    if let Some(chunk) = step.lens.show(chunk) {
-                        chat::synthesise(chunk, self.config.floor, &mut closing);
-                    }
-                }
-                closing.append(last);
-                *last = closing;
-            }
-            Dialect::Chat => {}
+        };
+        self.readers.change(id, |open| {
+            open.gave(turn.now, batch.through, batch.bytes.len(), out.len());
+            open.finish_sent |= written.finish;
+            open.content_sent |= written.content;
+        });
+        self.count(|counters| {
+            add(&mut counters.chunks_sent, batch.through.get().saturating_sub(after.get()));
+            add(&mut counters.bytes_sent, u64::try_from(out.len()).unwrap_or(u64::MAX));
+        });
+        turn.again.push(id);
+        if !out.is_empty() {
+            pen.write(&Uint8Array::from(out.as_slice()));
         }
     }
 
-    /// The frames after `after`, from memory or from rows.
-    fn batch(&self, after: Cursor, until: Cursor, read_bytes: &mut usize) -> Result<Batch, HostError> {
+    /// A terminal with what stands in it or before it: on the wire a run's result, and a projected response closes what is open.
+    fn with_result(&self, id: u64, dialect: Dialect, (terminal, last): (Terminal, Vec<u8>), lens: &Lens) -> Vec<u8> {
+        if dialect == Dialect::Wire {
+            let result = self.session(|session| {
+                let (run, state) = (session.run()?, session.checkpoint().and_then(|last| last.state.clone()));
+                Some((run.push.as_ref()?.result.clone(), state))
+            });
+            return match result {
+                Ok(Some((result, state))) => wire::end_of_pushed(terminal, result.as_deref(), state.as_deref()),
+                _ => last,
+            };
+        }
+        let Some(mut projector) = self.readers.change(id, |open| open.projector.take()).flatten() else { return last };
+        let mut closing = Vec::new();
+        for chunk in projector.close().into_iter().filter_map(|chunk| lens.show(chunk)) {
+            chat::synthesise(chunk, self.config.floor, &mut closing);
+        }
+        closing.extend(last);
+        closing
+    }
+
+    /// The frames after `after`, from memory or from rows; `None` when rows would have to be read and enough was read.
+    fn batch(&self, after: Cursor, until: Cursor, read_bytes: &mut usize) -> Result<Option<Batch>, HostError> {
         if let Some(batch) = self.session(|session| session.log().recent(after, until, SLICE_BYTES))? {
-            return Ok(batch);
+            return Ok(Some(batch));
+        }
+        if *read_bytes >= TURN_BYTES {
+            return Ok(None);
         }
         let batch = self.stored_batch(after, until)?;
         *read_bytes = read_bytes.saturating_add(batch.bytes.len());
-        Ok(batch)
+        Ok(Some(batch))
     }
 
     /// A batch from the rows, cut at both cursors.
@@ -350,6 +343,31 @@ impl Host {
         }
         Ok(batch)
     }
+}
+
+/// What comes next for a reader; `None` when it has all there is, or has not asked for more. Whoever is left with less than there is
+/// will be heard when it asks.
+fn decide(id: u64, open: &mut Open, view: &View, turn: &Turn) -> Option<Step> {
+    let next = open.reader.next(view);
+    open.body.listen(next != Next::Wait);
+    let act = match next {
+        Next::Wait => return None,
+        Next::CaughtUp(head) => {
+            open.reader.announced();
+            Act::Announce(head)
+        }
+        Next::Slice(after, until) if open.body.is_hungry() && open.projector.is_some() => {
+            Act::Project { after, until, lens: Rc::clone(&open.lens) }
+        }
+        Next::Slice(after, until) if open.body.is_hungry() => Act::Take { after, until, lens: Rc::clone(&open.lens) },
+        Next::Slice(..) => {
+            let late = open.pace.verdict(turn.now, view, open.is_held_to_log(), &turn.patience);
+            open.pace.waits(turn.now);
+            Act::Evict(late?)
+        }
+        Next::End(terminal) => Act::End { terminal, finish_sent: open.finish_sent, lens: Rc::clone(&open.lens) },
+    };
+    Some(Step { id, pen: open.body.pen(), dialect: open.dialect, act })
 }
 
 /// How a response ends; `None` breaks its body.

@@ -117,6 +117,14 @@ impl Host {
 
     /// Runs one command against the session, loaded from its rows if need be. `command` must not call into JavaScript.
     pub fn session<T>(&self, command: impl FnOnce(&mut Session) -> T) -> Result<T, HostError> {
+        self.load()?;
+        let mut slot = self.session.try_borrow_mut().map_err(|_| HostError::Busy)?;
+        slot.as_mut().map(command).ok_or(HostError::Busy)
+    }
+
+    // Apart from its callers, of which the bundle would otherwise hold one copy each.
+    #[inline(never)]
+    fn load(&self) -> Result<(), HostError> {
         let loaded = self.session.try_borrow().map_err(|_| HostError::Busy)?.is_some();
         if !loaded {
             let stored = self.storage.load()?;
@@ -130,8 +138,7 @@ impl Host {
             }
             *self.session.try_borrow_mut().map_err(|_| HostError::Busy)? = Some(session);
         }
-        let mut slot = self.session.try_borrow_mut().map_err(|_| HostError::Busy)?;
-        slot.as_mut().map(command).ok_or(HostError::Busy)
+        Ok(())
     }
 
     /// Applies what a command decided, and publishes it once it is durable.

@@ -163,6 +163,12 @@ impl Readers {
         self.open.try_borrow_mut().ok()?.get_mut(&id).map(change)
     }
 
+    /// Changes the named responses under one borrow, and gives what `change` makes of them. `change` must not call into JavaScript.
+    pub fn change_each<T>(&self, ids: &[u64], mut change: impl FnMut(u64, &mut Open) -> Option<T>) -> Vec<T> {
+        let Ok(mut open) = self.open.try_borrow_mut() else { return Vec::new() };
+        ids.iter().filter_map(|id| open.get_mut(id).and_then(|open| change(*id, open))).collect()
+    }
+
     /// All responses, in the order in which they came.
     pub fn ids(&self) -> Vec<u64> {
         self.open.try_borrow().map(|open| open.keys().copied().collect()).unwrap_or_default()

@@ -1,11 +1,13 @@
 //! The Worker: finds the session that a request is for, and passes it on unread.
 
 use serde_json::Map;
-use wasm_bindgen::JsCast;
-use web_sys::RequestInit;
-use worker::{Context, Env, Headers, Request, Response, ResponseBuilder, Result, console_error, event};
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{Request, RequestInit};
+use worker::{Context, Env, Headers, Response, ResponseBuilder, Result, console_error, event};
 
 use super::answer;
+use super::bindings::{ObjectNamespace, error_text};
 use super::config::settings;
 use super::request::{BodyError, body, header};
 use crate::core::config::Settings;
@@ -22,21 +24,21 @@ fn start() {
     console_error_panic_hook::set_once();
 }
 
+// The runtime's own request and answer: what only passes through is not taken apart and put together again.
 #[event(fetch)]
-async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response> {
+async fn fetch(request: Request, env: Env, _context: Context) -> Result<web_sys::Response> {
     let settings = match settings(&env) {
         Ok(settings) => settings,
-        Err(words) => return Ok(answer::misconfigured(&Failure::new(Code::ConfigurationInvalid, words))),
+        Err(words) => return Ok(answer::misconfigured(&Failure::new(Code::ConfigurationInvalid, words)).into()),
     };
-    let inner = request.inner();
-    let origin = header(inner, "origin").filter(|origin| cors::allows(&settings.allowed_origins, origin));
-    if inner.method() == "OPTIONS" {
-        let asked = header(inner, "access-control-request-headers");
-        return preflight(origin.as_deref(), asked.as_deref());
+    let origin = header(&request, "origin").filter(|origin| cors::allows(&settings.allowed_origins, origin));
+    if request.method() == "OPTIONS" {
+        let asked = header(&request, "access-control-request-headers");
+        return preflight(origin.as_deref(), asked.as_deref()).map(Into::into);
     }
-    let response = route(&env, &settings, inner).await;
+    let response = route(&env, &settings, &request).await;
     match origin {
-        Some(origin) => opened(response, &origin),
+        Some(origin) => opened(response.into(), &origin).map(Into::into),
         None => Ok(response),
     }
 }
@@ -53,30 +55,28 @@ fn opened(response: Response, origin: &str) -> Result<Response> {
     Ok(ResponseBuilder::new().with_status(status).with_headers(headers).body(body))
 }
 
-async fn route(env: &Env, settings: &Settings, request: &web_sys::Request) -> Response {
+async fn route(env: &Env, settings: &Settings, request: &Request) -> web_sys::Response {
     let url = request.url();
     let (path, query) = path_and_query(&url);
     match resolve(&request.method(), path) {
-        Ok(Route::Home) => home(),
-        Ok(Route::Health) => health(),
+        Ok(Route::Home) => home().into(),
+        Ok(Route::Health) => health().into(),
         Ok(Route::Session(session, call)) => pass_on(env, &session, call, query, request).await,
         Ok(Route::SendByBody) => send_by_body(env, settings, query, request).await,
-        Err(NoRoute::Id(invalid)) => answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()),
-        Err(no_route) => answer::error(no_route.code()),
+        Err(NoRoute::Id(invalid)) => answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()).into(),
+        Err(no_route) => answer::error(no_route.code()).into(),
     }
 }
 
 /// A chat POST without an id in its path: the body is read here for the id, and handed on as it came.
-async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &web_sys::Request) -> Response {
+async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &Request) -> web_sys::Response {
     let limit = settings.max_request_bytes;
+    let refuse = |words: &str| answer::explained(Code::ValidationError, words, Map::new()).into();
     let bytes = match body(request, limit).await {
         Ok(bytes) => bytes,
-        Err(BodyError::TooLarge(size)) => return answer::too_large(limit, size),
-        Err(BodyError::Broken) => {
-            return answer::explained(Code::ValidationError, "the body could not be read", Map::new());
-        }
+        Err(BodyError::TooLarge(size)) => return answer::too_large(limit, size).into(),
+        Err(BodyError::Broken) => return refuse("the body could not be read"),
     };
-    let refuse = |words: &str| answer::explained(Code::ValidationError, words, Map::new());
     let id = match ChatBody::parse(&bytes) {
         Ok(body) => body.id,
         Err(refusal) => return refuse(&refusal.to_string()),
@@ -96,7 +96,7 @@ async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &web
 }
 
 /// Hands a request on with its method, headers, body and abort signal.
-async fn pass_on(env: &Env, session: &SessionId, call: Call, query: &str, request: &web_sys::Request) -> Response {
+async fn pass_on(env: &Env, session: &SessionId, call: Call, query: &str, request: &Request) -> web_sys::Response {
     // A request is a valid init: the runtime reads the same fields from it, and leaves the body a stream.
     let url = request.url();
     let init = request.unchecked_ref::<RequestInit>();
@@ -109,19 +109,20 @@ async fn forward(
     (call, keyed): (Call, bool),
     (at, query): (&str, &str),
     init: &RequestInit,
-) -> Response {
+) -> web_sys::Response {
     let separator = if query.is_empty() { "" } else { "?" };
     // The object learns from it where the service is reached.
     let address = format!("{at}{}{separator}{query}", call.object_path());
     let sent = async {
-        let request = web_sys::Request::new_with_str_and_init(&address, init)?;
-        env.durable_object("SESSIONS")?.get_by_name(session.as_str())?.fetch_with_request(Request::from(request)).await
+        let sessions: ObjectNamespace = js_sys::Reflect::get(env, &JsValue::from_str("SESSIONS"))?.unchecked_into();
+        let response = JsFuture::from(sessions.get_by_name(session.as_str())?.fetch_with(&address, init)?).await?;
+        response.dyn_into::<web_sys::Response>()
     };
     match sent.await {
         Ok(response) => response,
         Err(error) => {
-            console_error!("{error}");
-            answer::error(call.when_lost(keyed))
+            console_error!("{}", error_text(&error));
+            answer::error(call.when_lost(keyed)).into()
         }
     }
 }

@@ -1,14 +1,16 @@
 //! The contract of a storage, as data: operations in, outcomes out. `tests/contract/storage.json` holds a script with the outcomes that
 //! every implementation must give; it runs on the double, on native SQLite and, over HTTP, on the real object.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
+use super::contract_read::Read;
 use super::{Storage, StorageError, Write};
 use crate::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
 
 /// One call of [`Storage`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Operation {
     /// [`Storage::load`].
@@ -37,6 +39,12 @@ pub enum Operation {
     Counts,
 }
 
+impl<'de> Deserialize<'de> for Operation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::read(&Value::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("no operation of a storage"))
+    }
+}
+
 /// Performs one operation. The outcome leaves out what implementations may differ in: rows written and the text of an error.
 pub fn perform(storage: &dyn Storage, operation: &Operation) -> Value {
     match operation {
@@ -56,6 +64,10 @@ pub fn perform(storage: &dyn Storage, operation: &Operation) -> Value {
 }
 
 fn outcome<T: Serialize>(result: Result<T, StorageError>) -> Value {
+    told(result.map(|value| serde_json::to_value(value).unwrap_or_default()))
+}
+
+fn told(result: Result<Value, StorageError>) -> Value {
     match result {
         Ok(value) => json!({ "ok": value }),
         Err(StorageError::Failed(_)) => json!({ "error": "failed" }),

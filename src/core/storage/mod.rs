@@ -3,11 +3,12 @@
 //!
 //! * [`rows`]: the rows and the writes.
 //! * [`sql`]: schema, migrations and statements, over any SQLite; [`cells`]: its values.
-//! * [`contract`]: the suite that every implementation must pass, as data.
+//! * [`contract`]: the suite that every implementation must pass, as data; `contract_read`: its reader.
 //! * `double`: the fault-injecting double of the tests; `native`: SQLite outside the object; `contract_tests`: the suite on both.
 
 pub mod cells;
 pub mod contract;
+mod contract_read;
 #[cfg(test)]
 mod contract_tests;
 #[cfg(test)]

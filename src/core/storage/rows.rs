@@ -8,7 +8,7 @@ use crate::core::session::StreamStatus;
 use crate::core::time::{Millis, UnixMillis};
 
 /// The one row of table `session`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SessionRow {
     /// Whose session it is; `None` while everybody is one anonymous caller.
     pub owner: Option<String>,
@@ -25,7 +25,7 @@ pub struct SessionRow {
 }
 
 /// A row of table `run`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunRow {
     /// The run's number within the session: 1, 2, 3 …
     pub turn: u32,
@@ -64,7 +64,7 @@ pub struct RunRow {
     /// Code of the failure that ended it, as on the wire.
     pub error: Option<crate::core::error::Code>,
     /// How long to wait before trying again, in ms, when the model API said so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// When its producer is outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ impl RunRow {
 }
 
 /// A row of table `chunk_block`: finished frames, or one part of a frame that is too large for a row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlockRow {
     /// First sequence × 1024 + part.
     pub key: u64,
@@ -108,7 +108,7 @@ pub struct BlockRow {
 }
 
 /// A whole block, its parts put together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Block {
     /// First sequence.
     pub first: Sequence,
@@ -123,7 +123,7 @@ pub struct Block {
 }
 
 /// A row of table `message`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MessageRow {
     /// Place in the conversation: 0, 1, 2 …
     pub index: u32,
@@ -138,7 +138,7 @@ pub struct MessageRow {
 }
 
 /// A message without its JSON: what it is and who said it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MessagePlace {
     /// The UI message's id.
     pub id: MessageId,
@@ -161,7 +161,7 @@ pub enum CheckpointKind {
 }
 
 /// A row of table `checkpoint`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckpointRow {
     /// 1, 2, 3 …
     pub ordinal: u32,
@@ -182,7 +182,7 @@ pub struct CheckpointRow {
 }
 
 /// What a session is rebuilt from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stored {
     /// The session.
     pub session: SessionRow,
@@ -197,7 +197,7 @@ pub struct Stored {
 }
 
 /// One change. A list of them is applied whole or not at all.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Write {
     /// Inserts or replaces the session's row.
     Session(SessionRow),
