@@ -43,7 +43,7 @@ pub fn open(
         }
     });
     let left = on_gone.clone();
-    let cancel: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(move || left());
+    let cancel: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(left);
 
     let source = UnderlyingSource::new();
     source.set_start(start.as_ref().unchecked_ref());
