@@ -11,7 +11,7 @@ use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, RunStatus};
 use crate::core::storage::{CheckpointKind, MessageRow, Pushed, RunRow, Write};
-use crate::core::time::UnixMillis;
+use crate::core::time::{Millis, UnixMillis};
 
 /// A commit of a producer outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,14 @@ impl Session {
 
     fn number_at(&self, push: &Pushed) -> u64 {
         push.next.saturating_add(self.log.head().get().saturating_sub(push.at.get()))
+    }
+
+    /// The producer wants another lease from now on. In memory until the run's row is written next.
+    pub fn set_lease(&mut self, fence: &Fence, lease: Millis) {
+        let held = self.run.as_mut().filter(|run| run.id == fence.run && run.epoch == fence.epoch);
+        if let Some(push) = held.and_then(|run| run.push.as_mut()) {
+            push.lease = lease;
+        }
     }
 
     /// How many numbers from `first` on are taken already.

@@ -119,10 +119,17 @@ impl Host {
     pub(super) async fn renew_run(self: &Rc<Self>, request: &Request, run: &RunId) -> Answer {
         let fence = fence(request, run)?;
         let bytes = self.push_body(request).await?;
-        Renew::parse(&bytes).map_err(|refusal| invalid(&refusal))?;
+        let Renew { lease } = Renew::parse(&bytes).map_err(|refusal| invalid(&refusal))?;
         let expected = self.session(|session| session.expected(&fence)).map_err(|error| unreadable(&error))?;
         expected.map_err(|refused| self.write_refused(run, &refused))?;
-        self.session(|session| session.renew(now(), &fence)).map_err(|error| unreadable(&error))?;
+        let renewed = self.session(|session| {
+            if let Some(lease) = lease {
+                session.set_lease(&fence, lease);
+            }
+            session.renew(now(), &fence);
+        });
+        renewed.map_err(|error| unreadable(&error))?;
+        self.arm_next();
         self.acknowledge(&fence).await
     }
 
