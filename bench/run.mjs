@@ -14,6 +14,7 @@ import { startModel } from './fake-model.mjs';
 import { fanout } from './fanout.mjs';
 import { history } from './history.mjs';
 import { idle } from './idle.mjs';
+import { ingest } from './ingest.mjs';
 import { latency } from './latency.mjs';
 import { model } from './model.mjs';
 import { replay } from './replay.mjs';
@@ -23,7 +24,7 @@ import { stalled } from './stalled.mjs';
 import { AGENTS } from './subjects.mjs';
 import { OUTPUT, startBaseline, startOurs, workFolder } from './workerd.mjs';
 
-const MEASURES = { bundle, append, latency, fanout, model, rows, replay, resume, idle, stalled, history };
+const MEASURES = { bundle, append, latency, fanout, model, rows, replay, ingest, resume, idle, stalled, history };
 
 const VARIANTS = { followed: { BATCH_WAIT_MS: '50' }, unbatched: { BATCH_WAIT_MS: '0' }, patient: { BATCH_WAIT_MS: '250' } };
 
