@@ -175,6 +175,8 @@ pub struct Opening<'a> {
     pub message_id: &'a MessageId,
     /// The cut that its start has made.
     pub rewound: Option<&'a Rewound>,
+    /// Where the conversation stands, when the run took the place of one that was running, without a cut.
+    pub displaced: Option<&'a Rewound>,
 }
 
 /// What a run is started with.

@@ -12,14 +12,17 @@ use super::body::Pen;
 use super::clock::{now, sleep};
 use super::host::{Host, HostError};
 use super::readers::{Dialect, Ending, Open};
+use crate::core::chunk::Chunk;
 use crate::core::counters::add;
 use crate::core::ids::Cursor;
 use crate::core::log::Batch;
 use crate::core::pace::Patience;
-use crate::core::reader::{Eviction, Next, Terminal};
-use crate::core::storage::{Storage, StorageError};
+use crate::core::reader::{Eviction, Next, Scope, Terminal};
+use crate::core::run::Vocabulary;
+use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
 use crate::core::view::View;
+use crate::dialect::helix::projector::Projector;
 use crate::dialect::helix::response::project_helix;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::{self as chat, OPENING_CHUNKS, Projected};
@@ -195,7 +198,7 @@ impl Host {
                 if moved {
                     open.lens = Rc::new(Lens { aware: open.lens.aware, ..Lens::default() });
                     open.finish_sent = false;
-                    open.projector = None;
+                    open.projector = session.run().and_then(|run| projector_of(run, open.reader.scope()));
                 }
                 moved
             })
@@ -343,6 +346,16 @@ impl Host {
         }
         Ok(batch)
     }
+}
+
+/// What follows the Helix chunks of a run behind its opening, when that is the run which a reader has moved on to.
+fn projector_of(run: &RunRow, scope: &Scope) -> Option<Box<Projector>> {
+    if run.vocabulary != Vocabulary::Helix || *scope != Scope::Run(run.id.clone()) {
+        return None;
+    }
+    let mut projector = Projector::new(run.id.clone(), run.message_id.clone());
+    drop(projector.project(&Chunk::new("start")));
+    Some(Box::new(projector))
 }
 
 /// What comes next for a reader; `None` when it has all there is, or has not asked for more. Whoever is left with less than there is

@@ -29,8 +29,8 @@ use crate::model::ui_route::request::Forwarded;
 
 /// A live producer and what it has not flushed yet.
 pub struct Production {
-    pub(super) fence: Fence,
-    pub(super) writer: RunWriter,
+    pub(in crate::shell) fence: Fence,
+    pub(in crate::shell) writer: RunWriter,
     pub(super) batcher: Batcher,
     timer: Option<UnixMillis>,
     pub(super) upstream: AbortController,
@@ -308,7 +308,11 @@ impl Host {
         }
     }
 
-    pub(super) fn with_production<T>(&self, fence: &Fence, act: impl FnOnce(&mut Production) -> T) -> Option<T> {
+    pub(in crate::shell) fn with_production<T>(
+        &self,
+        fence: &Fence,
+        act: impl FnOnce(&mut Production) -> T,
+    ) -> Option<T> {
         let mut slot = self.production.try_borrow_mut().ok()?;
         slot.as_mut().filter(|production| production.fence == *fence).map(act)
     }
@@ -333,7 +337,7 @@ fn open(
     };
     let mut writer = writer.named(agent);
     let mut records = writer.open();
-    if let Some(rewound) = opening.rewound {
+    if let Some(rewound) = opening.rewound.or(opening.displaced) {
         let resync = Resync {
             checkpoint: rewound.checkpoint.clone(),
             step_count: 0,
@@ -344,7 +348,7 @@ fn open(
                 RewindCause::Rollback => Reason::Rollback,
             },
             run: Some(opening.run.clone()),
-            truncated: Some(rewound.checkpoint.clone()),
+            truncated: opening.rewound.map(|rewound| rewound.checkpoint.clone()),
         };
         records.extend(writer.announce(resync.chunk()));
     }

@@ -203,20 +203,29 @@ impl Host {
     fn recovers(self: &Rc<Self>, fence: &Fence) -> Result<bool, HostError> {
         let settings = &self.config.settings;
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned())?;
-        let Some(run) = run.filter(|run| settings.recovery == Recovery::Retry && run.attempts < settings.max_attempts)
-        else {
+        let may = |run: &RunRow| {
+            run.push.is_none() && settings.recovery == Recovery::Retry && run.attempts < settings.max_attempts
+        };
+        let Some(run) = run.filter(may) else {
             return Ok(false);
         };
-        if matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_))) | Err(_)) {
+        let Ok((_, agent)) = self.config.agents.choose(Some(&run.agent)) else { return Ok(false) };
+        let mut writer = self.writer_of(&run)?;
+        let steps = writer.steps_done();
+        let (again, whole) = match agent {
+            Agent::Ui(_) | Agent::Push(_) => (false, false),
+            // Its script is the same again, so that it goes on behind the steps that were committed.
+            Agent::Demo(_) => (true, false),
+            // One request, one step: a committed one lacks nothing but the run's end.
+            Agent::OpenAi(_) | Agent::Anthropic(_) => (steps == 0, writer.is_between_steps()),
+        };
+        if !again && !whole {
             return Ok(false);
         }
-        let mut writer = self.writer_of(&run)?;
-        let again = writer.may_restart();
         let records = if again { writer.restart_step() } else { Vec::new() };
         let Some(signal) = self.seat(fence, writer) else { return Ok(false) };
         self.session(|session| session.adopt(now(), fence))?;
         if !again {
-            // Its step was committed, and only its end is missing.
             self.conclude(fence, Outcome::Completed)?;
             return Ok(true);
         }

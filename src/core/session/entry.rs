@@ -9,7 +9,7 @@
 use super::records::{Place, checkpoint_after, chunks_of};
 use super::{Session, StreamStatus};
 use crate::core::caller::Caller;
-use crate::core::command::{Entry, Input, Opening, Rewound, Start, StartRefused, Started};
+use crate::core::command::{Entry, Input, Opening, RewindCause, Rewound, Start, StartRefused, Started};
 use crate::core::ids::{Cursor, MessageId};
 use crate::core::run::{EntryKind, RunStatus};
 use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
@@ -119,8 +119,19 @@ impl Session {
         if count > plan.keep || rewound.is_none() {
             checkpoints.push(point(checkpoints.last().or(self.checkpoint.as_ref()), CheckpointKind::Entry, count));
         }
-        let opening =
-            (start.opening)(&Opening { run: &run.id, message_id: &plan.message_id, rewound: rewound.as_ref() });
+        let displaces = rewound.is_none() && !paused && ended.is_some();
+        let displaced = checkpoints.last().filter(|_| displaces).map(|last| Rewound {
+            checkpoint: last.id.clone(),
+            message_count: last.message_count,
+            from: before,
+            cause: RewindCause::Rollback,
+        });
+        let opening = (start.opening)(&Opening {
+            run: &run.id,
+            message_id: &plan.message_id,
+            rewound: rewound.as_ref(),
+            displaced: displaced.as_ref(),
+        });
         if let (Some(state), Some(last)) = (start.state, checkpoints.last_mut()) {
             last.state = Some(state);
         }

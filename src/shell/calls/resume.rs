@@ -39,6 +39,8 @@ struct Begin {
     lens: Lens,
     /// Whether the opening holds content.
     content: bool,
+    /// Whether the opening has told all of a run that is over, so that nothing of it is left open.
+    whole: bool,
 }
 
 impl Host {
@@ -123,7 +125,8 @@ impl Host {
     pub(super) fn first_response(self: &Rc<Self>, request: &Request, run: &RunRow, held: Option<&Value>) -> Answer {
         let mut lens = self.lens(request, run).map_err(|error| unreadable(&error))?;
         lens.owned = held.map(owned_calls).unwrap_or_default();
-        let begin = Begin { run: run.clone(), cursor: run.start, opening: Vec::new(), lens, content: false };
+        let begin =
+            Begin { run: run.clone(), cursor: run.start, opening: Vec::new(), lens, content: false, whole: false };
         self.respond(request, begin)
     }
 
@@ -141,7 +144,10 @@ impl Host {
                 let message = serde_json::json!({ "id": id, "role": "assistant", "parts": [] });
                 let cursor = behind_opening(&run);
                 let lens = self.lens(request, &run).map_err(|error| history_unread(&error))?;
-                self.respond(request, Begin { run, cursor, opening: prefix(&message, true), lens, content: false })
+                self.respond(
+                    request,
+                    Begin { run, cursor, opening: prefix(&message, true), lens, content: false, whole: false },
+                )
             }
             None => Err(resume_unknown()),
         }
@@ -159,7 +165,8 @@ impl Host {
         }
         let mut lens = self.lens(request, &run)?;
         lens.owned = owned_calls(&message);
-        Ok(Some(Begin { run, cursor, opening, lens, content: true }))
+        let whole = run.end.is_some_and(|end| cursor >= end);
+        Ok(Some(Begin { run, cursor, opening, lens, content: true, whole }))
     }
 
     /// The rest of a live run, for a client that holds all of its message that is committed.
@@ -226,7 +233,7 @@ impl Host {
             lens.owned.extend(self.calls_of(id)?);
         }
         opening.extend(finish);
-        Ok(Begin { run, cursor, opening, lens, content: true })
+        Ok(Begin { run, cursor, opening, lens, content: true, whole: false })
     }
 
     /// What a run of Helix chunks has said up to a cursor; `None` for a run in another language.
@@ -265,8 +272,8 @@ impl Host {
     }
 
     fn respond(self: &Rc<Self>, request: &Request, begin: Begin) -> Answer {
-        let Begin { run, cursor, opening, lens, content } = begin;
-        let projector = self.projector(&run, cursor).map_err(|error| unreadable(&error))?;
+        let Begin { run, cursor, opening, lens, content, whole } = begin;
+        let projector = self.projector(&run, cursor).map_err(|error| unreadable(&error))?.filter(|_| !whole);
         let reader = self.session(|session| Reader::open(Scope::Run(run.id), cursor, session.view()));
         let reader = reader.map_err(|error| unreadable(&error))?;
         let mut first = OPENING.to_vec();

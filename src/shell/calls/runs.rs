@@ -50,7 +50,7 @@ impl Host {
         if let Some(keyed) = &keyed
             && let Some(row) = self.storage.run_of_key(&keyed.key).map_err(|error| unreadable(&error.into()))?
         {
-            if row.input_hash.as_deref() != Some(keyed.input_hash.as_str()) {
+            if row.push.is_none() || row.input_hash.as_deref() != Some(keyed.input_hash.as_str()) {
                 let code = Code::StateRequestKeyConflict;
                 return Err(answer::explained(code, code.message(), facts(json!({ "runId": row.id }))));
             }

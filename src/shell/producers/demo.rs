@@ -14,7 +14,13 @@ const BURST: usize = 256;
 pub(super) async fn produce(job: &Job, settings: &DemoSettings, history: &[Value]) -> Option<Outcome> {
     let pace = u64::from(settings.pace_ms);
     let mut burst = Vec::new();
+    // Steps that an attempt before this one has committed.
+    let mut told = job.host.with_production(&job.fence, |production| production.writer.steps_done()).unwrap_or(0);
     for beat in reply(history, &id_prefix(&job.host), settings) {
+        if told > 0 {
+            told = told.saturating_sub(u32::from(beat.chunk.kind() == "finish-step"));
+            continue;
+        }
         let wait = pace.saturating_mul(u64::from(beat.wait));
         if wait > 0 || burst.len() >= BURST {
             if !job.host.produce(&job.fence, std::mem::take(&mut burst)) {

@@ -22,7 +22,7 @@ use web_sys::AbortSignal;
 use super::config::variable;
 use super::host::Host;
 use crate::core::error::{Code, Failure};
-use crate::core::run::{Fence, Outcome};
+use crate::core::run::{EntryKind, Fence, Outcome};
 use crate::core::storage::Storage;
 use crate::model::agent::{Agent, Reference};
 use crate::model::ui_route::request::Forwarded;
@@ -80,10 +80,14 @@ pub fn check(host: &Host, name: &str, agent: &Agent) -> Result<(), Failure> {
     if is_there { Ok(()) } else { Err(reference.missing(name).failure()) }
 }
 
-/// The committed conversation.
+/// The committed conversation that the run answers: without what the run itself has committed, unless it continues a message.
 fn history(host: &Host) -> Result<Vec<Value>, Failure> {
     let broken = |error: &dyn std::fmt::Display| Failure::new(Code::FrameworkInternalError, error.to_string());
-    let count = host.session(|session| session.message_count()).map_err(|error| broken(&error))?;
+    let count = host.session(|session| {
+        let own = session.run().filter(|run| run.entry != EntryKind::ToolResult).map(|run| run.message_index);
+        own.map_or(session.message_count(), |own| own.min(session.message_count()))
+    });
+    let count = count.map_err(|error| broken(&error))?;
     let rows = host.storage.messages(count).map_err(|error| broken(&error))?;
     rows.iter().map(|row| serde_json::from_str(&row.json).map_err(|error| broken(&error))).collect()
 }

@@ -46,6 +46,16 @@ impl RunWriter {
         out
     }
 
+    /// Steps that were finished.
+    pub fn steps_done(&self) -> u32 {
+        self.steps_done
+    }
+
+    /// Whether the last step is finished and no other has begun.
+    pub fn is_between_steps(&self) -> bool {
+        self.phase == Phase::Between
+    }
+
     /// Whether nothing is committed yet that a new attempt would repeat.
     pub fn may_restart(&self) -> bool {
         self.steps_done == 0 && !matches!(self.phase, Phase::Uncommitted | Phase::Ended)
