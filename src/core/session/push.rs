@@ -11,7 +11,7 @@ use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, RunStatus};
 use crate::core::storage::{CheckpointKind, MessageRow, Pushed, RunRow, Write};
-use crate::core::time::UnixMillis;
+use crate::core::time::{Millis, UnixMillis};
 
 /// A commit of a producer outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,22 +33,38 @@ impl Session {
         Some((run, run.push.as_ref()?))
     }
 
-    /// A claim of a run that is live: whoever wrote it until now writes no more.
+    /// A claim of a run that is live: whoever wrote it until now writes no more. `lease` changes how long its producer may be silent.
     ///
     /// # Errors
     /// [`WriteRefused`]; nothing has changed.
-    pub fn claim_again(&mut self, now: UnixMillis, run: &RunId) -> Result<(Fence, Effects), WriteRefused> {
+    pub fn claim_again(
+        &mut self,
+        now: UnixMillis,
+        run: &RunId,
+        lease: Option<Millis>,
+    ) -> Result<(Fence, Effects), WriteRefused> {
         let (row, push) = self.pushed(run).ok_or(WriteRefused::Superseded)?;
         match row.status {
             RunStatus::Running => {}
             RunStatus::Superseded => return Err(WriteRefused::Superseded),
             _ => return Err(WriteRefused::Ended),
         }
-        let lease_until = now.after(push.lease);
-        let row = RunRow { epoch: row.epoch.saturating_add(1), lease_until, ..row.clone() };
+        let row =
+            leased(RunRow { epoch: row.epoch.saturating_add(1), ..row.clone() }, now, lease.unwrap_or(push.lease));
         let fence = row.fence();
         self.run = Some(row.clone());
         Ok((fence, self.effects(vec![Write::Run(row)])))
+    }
+
+    /// The producer may be silent for this long from now on.
+    ///
+    /// # Errors
+    /// [`WriteRefused`]; nothing has changed.
+    pub fn lease(&mut self, now: UnixMillis, fence: &Fence, lease: Millis) -> Result<Effects, WriteRefused> {
+        let (row, _) = self.producing(fence)?;
+        let row = leased(row, now, lease);
+        self.run = Some(row.clone());
+        Ok(self.effects(vec![Write::Run(row)]))
     }
 
     /// The number that the producer's next chunk or operation takes.
@@ -159,6 +175,11 @@ impl Session {
         }
         finished
     }
+}
+
+fn leased(run: RunRow, now: UnixMillis, lease: Millis) -> RunRow {
+    let push = run.push.clone().map(|push| Pushed { lease, ..push });
+    RunRow { lease_until: now.after(lease), push, ..run }
 }
 
 /// The run once its producer's number `next − 1` was taken at this head.
