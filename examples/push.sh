@@ -42,7 +42,7 @@ claim
 # that the log expects.
 while [ "$expected" -lt "$count" ]; do
   answer=$(chunks | tail -n +$((expected + 1)) | while IFS= read -r line; do printf '%s\n' "$line"; sleep "$pace"; done |
-    curl -sSN -X POST -T - -H 'content-type: application/x-ndjson' \
+    curl -sSN -X POST -T - -H 'content-type: application/x-ndjson' -H 'expect:' \
       -H "producer-epoch: $epoch" -H "producer-seq: $expected" "$url/$run/chunks")
   has '"stopRequested":true' && echo 'stopped by a client' && exit 0
   has '"code":"state_producer_fenced"' && echo 'another process has claimed the run' >&2 && exit 1
