@@ -110,7 +110,7 @@ impl Host {
         match self.admission_of(run) {
             Ok(mut admission) => {
                 records.extend(admission.close(true).into_iter().map(Record::from));
-                records.extend(self.last_commit(&admission));
+                records.extend(self.last_commit(&run.id, &admission));
             }
             // Rows that cannot be read must not keep the run alive.
             Err(error) => console_error!("session {} run {}: {error}", self.log_name, run.id),
@@ -121,8 +121,14 @@ impl Host {
     }
 
     /// The commit of a run that ends here.
-    pub fn last_commit(&self, admission: &Admission) -> Option<Record> {
-        let Folded { message, step_count, .. } = admission.last().ok()?;
-        Some(Record::Commit(Commit { message: message?, step_count }))
+    pub fn last_commit(&self, run: &RunId, admission: &Admission) -> Option<Record> {
+        let committed = self.session(|session| session.checkpoint().cloned()).ok().flatten();
+        let committed = committed.filter(|last| last.run == *run && last.kind == CheckpointKind::Step);
+        if committed.is_some_and(|last| last.sequence == admission.at()) {
+            // The producer has said already what the conversation is here.
+            return None;
+        }
+        let Folded { message, step_count, state, .. } = admission.last().ok()?;
+        Some(Record::Commit(Commit { message: message?, step_count, state: state.map(|state| state.to_string()) }))
     }
 }

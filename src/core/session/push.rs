@@ -33,22 +33,38 @@ impl Session {
         Some((run, run.push.as_ref()?))
     }
 
-    /// A claim of a run that is live: whoever wrote it until now writes no more.
+    /// A claim of a run that is live: whoever wrote it until now writes no more. `lease` changes how long its producer may be silent.
     ///
     /// # Errors
     /// [`WriteRefused`]; nothing has changed.
-    pub fn claim_again(&mut self, now: UnixMillis, run: &RunId) -> Result<(Fence, Effects), WriteRefused> {
+    pub fn claim_again(
+        &mut self,
+        now: UnixMillis,
+        run: &RunId,
+        lease: Option<Millis>,
+    ) -> Result<(Fence, Effects), WriteRefused> {
         let (row, push) = self.pushed(run).ok_or(WriteRefused::Superseded)?;
         match row.status {
             RunStatus::Running => {}
             RunStatus::Superseded => return Err(WriteRefused::Superseded),
             _ => return Err(WriteRefused::Ended),
         }
-        let lease_until = now.after(push.lease);
-        let row = RunRow { epoch: row.epoch.saturating_add(1), lease_until, ..row.clone() };
+        let row =
+            leased(RunRow { epoch: row.epoch.saturating_add(1), ..row.clone() }, now, lease.unwrap_or(push.lease));
         let fence = row.fence();
         self.run = Some(row.clone());
         Ok((fence, self.effects(vec![Write::Run(row)])))
+    }
+
+    /// The producer may be silent for this long from now on.
+    ///
+    /// # Errors
+    /// [`WriteRefused`]; nothing has changed.
+    pub fn lease(&mut self, now: UnixMillis, fence: &Fence, lease: Millis) -> Result<Effects, WriteRefused> {
+        let (row, _) = self.producing(fence)?;
+        let row = leased(row, now, lease);
+        self.run = Some(row.clone());
+        Ok(self.effects(vec![Write::Run(row)]))
     }
 
     /// The number that the producer's next chunk or operation takes.
@@ -63,14 +79,6 @@ impl Session {
 
     fn number_at(&self, push: &Pushed) -> u64 {
         push.next.saturating_add(self.log.head().get().saturating_sub(push.at.get()))
-    }
-
-    /// The producer wants another lease from now on. In memory until the run's row is written next.
-    pub fn set_lease(&mut self, fence: &Fence, lease: Millis) {
-        let held = self.run.as_mut().filter(|run| run.id == fence.run && run.epoch == fence.epoch);
-        if let Some(push) = held.and_then(|run| run.push.as_mut()) {
-            push.lease = lease;
-        }
     }
 
     /// How many numbers from `first` on are taken already.
@@ -167,6 +175,11 @@ impl Session {
         }
         finished
     }
+}
+
+fn leased(run: RunRow, now: UnixMillis, lease: Millis) -> RunRow {
+    let push = run.push.clone().map(|push| Pushed { lease, ..push });
+    RunRow { lease_until: now.after(lease), push, ..run }
 }
 
 /// The run once its producer's number `next − 1` was taken at this head.

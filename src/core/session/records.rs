@@ -34,9 +34,10 @@ impl Session {
         let mut writes = self.log.store(&run.id, encoded);
         let mut count = self.message_count();
         let mut steps = self.checkpoint.as_ref().filter(|last| last.run == run.id).map_or(0, |last| last.step_count);
-        if let Some((_, Commit { message, step_count })) = commit {
+        if let Some((_, Commit { message, step_count, .. })) = commit {
             steps = *step_count;
-            count = run.message_index.saturating_add(1);
+            // A producer outside may have committed more than one message.
+            count = count.max(run.message_index.saturating_add(1));
             writes.push(Write::Message(MessageRow {
                 index: run.message_index,
                 id: run.message_id.clone(),
@@ -50,7 +51,10 @@ impl Session {
             None => commit.map(|(cursor, _)| (cursor, CheckpointKind::Step)),
         };
         if let Some((cursor, kind)) = point {
-            let checkpoint = self.next_checkpoint(kind, count, cursor, steps, &run.id, &row.salt);
+            let mut checkpoint = self.next_checkpoint(kind, count, cursor, steps, &run.id, &row.salt);
+            if let Some(state) = commit.and_then(|(_, commit)| commit.state.clone()) {
+                checkpoint.state = Some(state);
+            }
             writes.push(Write::Checkpoint(checkpoint.clone()));
             self.checkpoint = Some(checkpoint);
         }

@@ -56,7 +56,7 @@ impl World {
             Item::Commit => {
                 let json = committed.as_ref().filter(|_| Some(at) == last).and_then(Option::as_deref);
                 let message = serde_json::from_str(json.unwrap_or("\"never seen\"")).unwrap();
-                Record::Commit(Commit { message, step_count: 1 })
+                Record::Commit(Commit { message, step_count: 1, state: None })
             }
         };
         let records: Vec<_> = items.iter().enumerate().map(record).collect();

@@ -258,9 +258,9 @@ impl FailBody {
 
     pub(super) fn read(keys: &Keys) -> Result<Self, Refusal> {
         let failure = match keys.get("error") {
-            Some(Value::String(message)) => Failure::new(Code::ProviderError, message.as_str()),
+            Some(Value::String(message)) => Failure::new(Code::ProducerFailed, message.as_str()),
             Some(Value::Object(error)) => {
-                let code = text(error, "code")?.map_or(Code::ProviderError, code_of);
+                let code = text(error, "code")?.map_or(Code::ProducerFailed, code_of);
                 let message = text(error, "message")?.unwrap_or_default();
                 Failure { retry_after_ms: whole(error, "retryAfterMs")?, ..Failure::new(code, message) }
             }
@@ -354,8 +354,8 @@ fn shallow(keys: &Keys, key: &'static str) -> Result<Option<Value>, Refusal> {
 /// What a producer may say about its failure: a code of ours about the model or the producer. Any other word is a model's error.
 fn code_of(word: &str) -> Code {
     let word: StrDeserializer<'_, Unknown> = word.into_deserializer();
-    let code = Code::deserialize(word).unwrap_or(Code::ProviderError);
-    if matches!(code.category(), "provider" | "producer") { code } else { Code::ProviderError }
+    let code = Code::deserialize(word).unwrap_or(Code::ProducerFailed);
+    if matches!(code.category(), "provider" | "producer") { code } else { Code::ProducerFailed }
 }
 
 #[cfg(test)]

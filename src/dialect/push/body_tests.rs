@@ -87,7 +87,7 @@ fn the_other_bodies() {
     for other in
         [r#"{"error":"boom"}"#, r#"{"error":{"code":"state_already_running"}}"#, r#"{"error":{"code":"mine"}}"#]
     {
-        assert_eq!(code(other), Code::ProviderError);
+        assert_eq!(code(other), Code::ProducerFailed);
     }
     assert!(FailBody::parse(b"{}").is_err());
     let failure = FailBody::parse(br#"{"error":{"message":"m","retryAfterMs":5}}"#).unwrap().failure;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures::future::{Either, select};
 use serde_json::{Value, json};
 use web_sys::Request;
 use worker::Response;
@@ -19,22 +20,24 @@ use crate::core::ids::RunId;
 use crate::core::record::{Commit, Record};
 use crate::core::run::{EntryKind, RunStatus};
 use crate::core::storage::{RunRow, Storage};
+use crate::core::time::Millis;
 use crate::dialect::ui::held::{Lacks, lacks};
 use crate::dialect::ui::response::DONE;
 use crate::dialect::ui::tool_result::{
-    Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, has_call, is_late, waits,
+    Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, has_call, is_late, pending, waits,
 };
 use crate::dialect::ui::tool_submit::parse_tool_result;
 use crate::shell::answer;
+use crate::shell::clock::{now, sleep};
 use crate::shell::entry::Entry;
 use crate::shell::host::{Host, HostError};
 use crate::shell::production::Continued;
-use crate::shell::request::body;
+use crate::shell::request::{Leaving, body};
 
 /// What answers have done.
 enum Taken {
-    /// Others still wait.
-    Partly,
+    /// Others still wait, or the producer outside that asks for them goes on by itself.
+    Partly(Value),
     /// The run goes on.
     Continues(Box<RunRow>, Value),
 }
@@ -59,7 +62,10 @@ impl Host {
             return self.nothing_new(caller, request, row.index, sent, &stored).await;
         }
         match self.take_answers(caller, entry, &run, stored, &answers, executor)? {
-            Taken::Partly => Ok(answer::events_of(DONE, true)),
+            Taken::Partly(message) if all_answered(&run, &message) => {
+                self.goes_on_outside(caller, request, &run, &message).await
+            }
+            Taken::Partly(_) => Ok(answer::events_of(DONE, true)),
             Taken::Continues(run, message) => self.first_response(request, &run, Some(&message)).map_err(committed),
         }
     }
@@ -81,12 +87,43 @@ impl Host {
             self.session(|session| session.checkpoint().filter(|last| last.run == run.id).map(|last| last.step_count));
         let own = own.map_err(|error| unreadable(&error))?.unwrap_or(0);
         match lacks(sent, stored, own) {
+            Lacks::Nothing if run.status == RunStatus::SuspendedClientTool && all_answered(&run, stored) => {
+                self.goes_on_outside(caller, request, &run, stored).await
+            }
             Lacks::Nothing if run.status != RunStatus::Running => Ok(answer::events_of(DONE, true)),
             Lacks::Nothing if own > 0 => self.behind_held(request, run, stored),
             Lacks::Nothing | Lacks::Run if run.entry == EntryKind::ToolResult => {
                 self.from_start(request, &run, Some(stored))
             }
             _ => self.attach(caller, request).await,
+        }
+    }
+
+    /// The last answer has come, and the producer outside opens the run that goes on. Waits for that, on the log's own wake-ups.
+    async fn goes_on_outside(
+        self: &Rc<Self>,
+        caller: &Caller,
+        request: &Request,
+        paused: &RunRow,
+        message: &Value,
+    ) -> Answer {
+        let deadline = now().after(self.config.settings.live_wait);
+        let mut leaving = Leaving::of(request);
+        loop {
+            let last = self.session(|session| session.authorise(caller).ok().and_then(|_| session.run().cloned()));
+            let last = last.map_err(|error| committed(unreadable(&error)))?;
+            let left = deadline.since(now());
+            match last {
+                Some(run) if run.id == paused.id && run.status == paused.status && left > Millis::default() => {}
+                Some(run) if run.id != paused.id && run.message_index == paused.message_index => {
+                    return self.first_response(request, &run, Some(message)).map_err(committed);
+                }
+                _ => return Ok(answer::events_of(DONE, true)),
+            }
+            let moved = self.moved();
+            if let Either::Right(_) = select(select(moved, sleep(left)), Box::pin(leaving.left())).await {
+                return Err(answer::gone());
+            }
         }
     }
 
@@ -123,7 +160,7 @@ impl Host {
         let entry = self.entry_of_last_run(request)?;
         let taken = self.take_answers(caller, entry, &run, stored, &[admitted], executor)?;
         let (continues, run) = match taken {
-            Taken::Partly => (false, run.id),
+            Taken::Partly(_) => (false, run.id),
             Taken::Continues(next, _) => (true, next.id),
         };
         let body = json!({ "success": true, "status": "accepted", "continues": continues, "runId": run });
@@ -168,20 +205,19 @@ impl Host {
         let told = chunks(answers, &stored, executor);
         let message = apply(stored, answers);
         // A producer outside that nobody can tell asks for the answers itself.
-        let asks = run.push.is_some() && run.agent.is_empty();
-        if !asks && !waits(&message, answers, executor) {
+        if !asks(run) && !waits(&message, answers, executor) {
             return self.continue_run(caller, entry, run, message, told);
         }
         let step_count = self.session(|session| session.checkpoint().map_or(0, |last| last.step_count));
         let step_count = step_count.map_err(|error| unreadable(&error))?;
         let mut records: Vec<Record> = told.into_iter().map(|chunk| Record::Chunk { chunk, attempt: None }).collect();
-        records.push(Record::Commit(Commit { message, step_count }));
+        records.push(Record::Commit(Commit { message: message.clone(), step_count, state: None }));
         let fence = run.fence();
         let effects = self.write_with_room(|session| session.answer(&fence, &records));
         let effects = effects.map_err(|error| unreadable(&error))?;
         let effects = effects.map_err(|refused| answer::error(refused.code()))?;
         self.persist(effects).map_err(|error| answer::internal(&error))?;
-        Ok(Taken::Partly)
+        Ok(Taken::Partly(message))
     }
 
     fn continue_run(
@@ -225,6 +261,15 @@ impl Host {
         let agent = self.config.agents.choose(Some(&run.agent));
         agent.map_or(Executor::Client, |(_, agent)| agent.executor())
     }
+}
+
+/// Whether the run's producer is outside and cannot be told: it asks for the answers itself.
+fn asks(run: &RunRow) -> bool {
+    run.push.is_some() && run.agent.is_empty()
+}
+
+fn all_answered(run: &RunRow, message: &Value) -> bool {
+    asks(run) && pending(message, Executor::Producer).is_empty()
 }
 
 fn invalid(invalid: InvalidResult) -> Response {

@@ -17,10 +17,11 @@ use crate::core::chunk::lifecycle;
 use crate::core::command::{Entry, Input, Keyed, WriteRefused};
 use crate::core::digest;
 use crate::core::error::Code;
-use crate::core::ids::{MessageId, RunId};
+use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::record::Record;
-use crate::core::run::{Fence, RunStatus, Vocabulary};
+use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
 use crate::core::storage::{RunRow, Storage};
+use crate::core::time::Millis;
 use crate::dialect::push::append::Append;
 use crate::dialect::push::body::Begin;
 use crate::dialect::push::ndjson::{BadLine, Lines};
@@ -44,7 +45,7 @@ impl Host {
         if let Some(run) = &begin.run
             && let Some(row) = self.storage.run(run).map_err(|error| unreadable(&error.into()))?
         {
-            return self.claim_again(caller, &row).await;
+            return self.claim_again(caller, &row, begin.lease).await;
         }
         let keyed = begin.request_key.clone().map(|key| Keyed { key, input_hash: input_hash(&begin.messages) });
         if let Some(keyed) = &keyed
@@ -54,7 +55,7 @@ impl Host {
                 let code = Code::StateRequestKeyConflict;
                 return Err(answer::explained(code, code.message(), facts(json!({ "runId": row.id }))));
             }
-            return self.claim_again(caller, &row).await;
+            return self.claim_again(caller, &row, begin.lease).await;
         }
         let (entry, continued) = self.pushed_entry(caller, &begin)?;
         self.session(|session| session.may_start(caller, &entry))
@@ -119,16 +120,17 @@ impl Host {
     }
 
     /// A claim of a run that exists: whoever wrote it is fenced off, and the answer says what is stored.
-    async fn claim_again(self: &Rc<Self>, caller: &Caller, row: &RunRow) -> Answer {
+    async fn claim_again(self: &Rc<Self>, caller: &Caller, row: &RunRow, lease: Option<Millis>) -> Answer {
         self.session(|session| session.authorise(caller).map(|_| ()))
             .map_err(|error| unreadable(&error))?
             .map_err(super::refusals::absent)?;
-        let claimed = self.session(|session| session.claim_again(now(), &row.id));
+        let claimed = self.session(|session| session.claim_again(now(), &row.id, lease));
         let effects = match claimed.map_err(|error| unreadable(&error))? {
             Ok((_, effects)) => effects,
             Err(refused) => return Err(self.write_refused(&row.id, &refused)),
         };
         self.persist(effects).map_err(|error| unreadable(&error))?;
+        self.arm_next();
         self.forget_admission();
         self.settled_writes().await.map_err(|error| unreadable(&error))?;
         let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
@@ -165,9 +167,10 @@ impl Host {
     /// `POST …/runs/:run/chunks`.
     pub(super) async fn append_chunks(self: &Rc<Self>, request: &Request, run: &RunId) -> Answer {
         let (fence, first) = numbered(request, run)?;
+        let before = self.head();
         let kind = header(request, "content-type").unwrap_or_default();
         if kind.contains("ndjson") || kind.contains("jsonl") {
-            return self.append_lines(request, &fence, first).await;
+            return self.append_lines(request, &fence, first, before).await;
         }
         let limit = self.config.settings.max_request_bytes;
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
@@ -177,7 +180,7 @@ impl Host {
         match append.then {
             None => {
                 self.take_chunks(&fence, first.get(), append.chunks)?;
-                self.acknowledge(&fence).await
+                self.acknowledge(&fence, before).await
             }
             Some(control) => self.append_and(&fence, first, append.chunks, control).await,
         }
@@ -185,15 +188,21 @@ impl Host {
 
     /// A body of lines, which may stay open for the run's whole life: each is stored as it arrives, those that arrive closely together in
     /// one flush.
-    async fn append_lines(self: &Rc<Self>, request: &Request, fence: &Fence, first: ProducerSeq) -> Answer {
-        let Some(stream) = request.body() else { return self.acknowledge(fence).await };
+    async fn append_lines(
+        self: &Rc<Self>,
+        request: &Request,
+        fence: &Fence,
+        first: ProducerSeq,
+        before: Cursor,
+    ) -> Answer {
+        let Some(stream) = request.body() else { return self.acknowledge(fence, before).await };
         let reader: ReadableStreamDefaultReader = stream.get_reader().unchecked_into();
         let refused = self.read_lines(&reader, fence, first).await;
         if let Err(refusal) = refused {
             let _ = reader.cancel();
             return Err(refusal);
         }
-        self.acknowledge(fence).await
+        self.acknowledge(fence, before).await
     }
 
     async fn read_lines(
@@ -293,9 +302,7 @@ impl Host {
         let effects = self.write_with_room(|session| session.append(fence, records));
         let effects = effects.map_err(|error| unreadable(&error))?;
         let effects = effects.map_err(|refused| {
-            if matches!(refused, WriteRefused::NoRoom { .. }) {
-                let _ = self.conclude(fence, crate::core::run::Outcome::Failed(Code::StateSessionFull));
-            }
+            self.fails_without_room(fence, &refused);
             self.write_refused(&fence.run, &refused)
         })?;
         self.persist(effects).map_err(|error| unreadable(&error))?;
@@ -311,8 +318,19 @@ impl Host {
         Ok(())
     }
 
-    /// The answer to a write, once it is durable.
-    pub(super) async fn acknowledge(self: &Rc<Self>, fence: &Fence) -> Answer {
+    /// A run that is larger than its session may be has failed.
+    pub(super) fn fails_without_room(self: &Rc<Self>, fence: &Fence, refused: &WriteRefused) {
+        if matches!(refused, WriteRefused::NoRoom { .. }) {
+            let _ = self.conclude(fence, Outcome::Failed(Code::StateSessionFull));
+        }
+    }
+
+    pub(super) fn head(&self) -> Cursor {
+        self.session(|session| session.log().head()).unwrap_or_default()
+    }
+
+    /// The answer to a write that began at the head `before`, once it is durable.
+    pub(super) async fn acknowledge(self: &Rc<Self>, fence: &Fence, before: Cursor) -> Answer {
         self.settled_writes().await.map_err(|error| unreadable(&error))?;
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
         let Some(run) = run.map_err(|error| unreadable(&error))? else {
@@ -321,18 +339,19 @@ impl Host {
         if run.epoch != fence.epoch {
             return Err(self.write_refused(&fence.run, &WriteRefused::StaleEpoch(run.epoch)));
         }
-        Ok(answer::json(200, &Value::Object(self.ack(&run))))
+        Ok(answer::json(200, &Value::Object(self.ack(&run, before))))
     }
 
-    pub(super) fn ack(&self, run: &RunRow) -> Map<String, Value> {
+    fn ack(&self, run: &RunRow, before: Cursor) -> Map<String, Value> {
         let place = self.session(|session| (session.log().head(), session.expected(&run.fence()).ok()));
         let (head, expected) = place.unwrap_or_default();
         let expected = expected.or(run.push.as_ref().map(|push| push.next));
         let mut ack = self.lease_of(run);
-        let first = run.start.next().ok();
+        let last = run.end.unwrap_or(head);
+        let stored = (last > before).then_some((before.next().ok(), last));
         ack.extend(facts(json!({
-            "firstSequence": first,
-            "lastSequence": run.end.unwrap_or(head),
+            "firstSequence": stored.and_then(|(first, _)| first),
+            "lastSequence": stored.map(|(_, last)| last),
             "head": head,
             "expected": expected,
             "status": run.status,
@@ -361,9 +380,17 @@ impl Host {
 
     /// Why a write changed nothing, with the fact that the producer needs.
     pub fn write_refused(&self, run: &RunId, refused: &WriteRefused) -> Response {
-        let code = refused.code();
         let status = self.storage.run(run).ok().flatten().map(|row| row.status);
-        let mut known = facts(json!({ "runId": run, "runStatus": status }));
+        let stopped = status == Some(RunStatus::Interrupted);
+        let mut known = facts(json!({ "runId": run, "runStatus": status, "stopRequested": stopped }));
+        let refused = match (refused, status) {
+            // Another run has followed, but did not take its place.
+            (WriteRefused::Superseded, Some(status)) if !status.is_live() && status != RunStatus::Superseded => {
+                &WriteRefused::Ended
+            }
+            _ => refused,
+        };
+        let code = refused.code();
         match refused {
             WriteRefused::StaleEpoch(epoch) => known.extend(facts(json!({ "epoch": epoch }))),
             WriteRefused::Gap(expected) => known.extend(facts(json!({ "expected": expected }))),
@@ -371,9 +398,6 @@ impl Host {
                 let words = format!("throughSequence must lie from {floor} to {head}");
                 known.extend(facts(json!({ "floor": floor, "head": head })));
                 return answer::explained(code, &words, known);
-            }
-            WriteRefused::Ended => {
-                known.insert("stopRequested".into(), (status == Some(RunStatus::Interrupted)).into());
             }
             WriteRefused::Superseded if status.is_none() => {
                 return answer::explained(Code::StateSessionNotFound, "No such run", Map::new());

@@ -43,25 +43,28 @@ impl Host {
         let (fence, number) = numbered(request, run)?;
         let bytes = self.push_body(request).await?;
         let commit = CommitBody::parse(&bytes, self.vocabulary(&fence)?).map_err(|refusal| invalid(&refusal))?;
+        let before = self.head();
         if self.skip(&fence, number.get(), 1)? == 0 {
             self.commit_now(&fence, commit)?;
         }
-        self.acknowledge(&fence).await
+        self.acknowledge(&fence, before).await
     }
 
     fn commit_now(self: &Rc<Self>, fence: &Fence, commit: CommitBody) -> Result<(), Response> {
         let mut admission = self.admission(fence)?;
-        let (made, effects) = {
-            let commit = self.pushed_commit(fence, &admission, commit)?;
-            let state = commit.state.clone();
-            let effects = self.session(|session| session.commit(now(), fence, commit));
-            (state, effects.map_err(|error| unreadable(&error))?)
-        };
-        self.store(fence, effects)?;
-        if let Some(state) = made.and_then(|state| serde_json::from_str::<Value>(&state).ok()) {
-            admission.set_state(Some(state));
+        let commit = self.pushed_commit(fence, &admission, commit)?;
+        let (through, state) = (commit.through, commit.state.clone());
+        let effects = self.session(|session| session.commit(now(), fence, commit));
+        self.store(fence, effects.map_err(|error| unreadable(&error))?)?;
+        match state.and_then(|state| serde_json::from_str::<Value>(&state).ok()) {
+            // What was patched behind the commit applies to its state: read again.
+            Some(_) if through < admission.at() => self.forget_admission(),
+            Some(state) => {
+                admission.set_state(Some(state));
+                self.keep_admission(fence, admission);
+            }
+            None => self.keep_admission(fence, admission),
         }
-        self.keep_admission(fence, admission);
         Ok(())
     }
 
@@ -69,16 +72,24 @@ impl Host {
     fn pushed_commit(&self, fence: &Fence, admission: &Admission, body: CommitBody) -> Result<PushCommit, Response> {
         let row = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
         let row = row.ok_or_else(|| self.write_refused(&fence.run, &WriteRefused::Superseded))?;
-        let head = self.session(|session| session.log().head()).map_err(|error| unreadable(&error))?;
+        let place = self.session(|session| (session.log().head(), session.checkpoint().map(|last| last.sequence)));
+        let (head, floor) = place.map_err(|error| unreadable(&error))?;
+        let floor = floor.unwrap_or_default();
         let folded = match body.through {
+            Some(through) if through < floor || through > head => {
+                return Err(self.write_refused(&fence.run, &WriteRefused::Place(floor, head)));
+            }
             Some(through) if through < head => self.folded_through(&row, through),
             Some(_) => admission.here(),
-            None => admission.commit(),
+            None => match (admission.commit(), &body.messages) {
+                (Err(NotWhole::NoStep), Some(_)) => admission.here(),
+                (folded, _) => folded,
+            },
         };
         let folded = match (folded, &body.messages, row.vocabulary) {
             (Ok(folded), ..) => Some(folded),
             // Messages of the producer's own need no fold, but they must not end in the middle of a part either.
-            (Err(NotWhole::Opaque | NotWhole::NoStep), Some(_), _) => None,
+            (Err(NotWhole::Opaque), Some(_), _) => None,
             (Err(not_whole), ..) => {
                 return Err(answer::explained(Code::ValidationError, &not_whole.to_string(), Map::new()));
             }
@@ -119,18 +130,18 @@ impl Host {
     pub(super) async fn renew_run(self: &Rc<Self>, request: &Request, run: &RunId) -> Answer {
         let fence = fence(request, run)?;
         let bytes = self.push_body(request).await?;
-        let Renew { lease } = Renew::parse(&bytes).map_err(|refusal| invalid(&refusal))?;
+        let renew = Renew::parse(&bytes).map_err(|refusal| invalid(&refusal))?;
         let expected = self.session(|session| session.expected(&fence)).map_err(|error| unreadable(&error))?;
         expected.map_err(|refused| self.write_refused(run, &refused))?;
-        let renewed = self.session(|session| {
-            if let Some(lease) = lease {
-                session.set_lease(&fence, lease);
+        match renew.lease {
+            None => self.session(|session| session.renew(now(), &fence)).map_err(|error| unreadable(&error))?,
+            Some(lease) => {
+                let effects = self.session(|session| session.lease(now(), &fence, lease));
+                self.store(&fence, effects.map_err(|error| unreadable(&error))?)?;
+                self.arm_next();
             }
-            session.renew(now(), &fence);
-        });
-        renewed.map_err(|error| unreadable(&error))?;
-        self.arm_next();
-        self.acknowledge(&fence).await
+        }
+        self.acknowledge(&fence, self.head()).await
     }
 
     /// `POST …/end`, `…/fail` and `…/pause`.
@@ -155,19 +166,20 @@ impl Host {
         control: Control,
     ) -> Answer {
         let number = first.after(chunks.len()).get();
+        let before = self.head();
         let said = self.session(|session| session.has_said(fence, number)).map_err(|error| unreadable(&error))?;
         if said {
-            return self.acknowledge(fence).await;
+            return self.acknowledge(fence, before).await;
         }
         let count = chunks.len().saturating_add(1);
         let known = self.skip(fence, first.get(), count)?;
         if known >= count {
-            return self.acknowledge(fence).await;
+            return self.acknowledge(fence, before).await;
         }
         if let Control::Commit(commit) = control {
             self.take_chunks(fence, first.get(), chunks)?;
             self.commit_now(fence, commit)?;
-            return self.acknowledge(fence).await;
+            return self.acknowledge(fence, before).await;
         }
         let admission = self.admission(fence)?;
         let admitted = admission.admit_all(chunks.into_iter().skip(known));
@@ -177,15 +189,16 @@ impl Host {
         let (outcome, result) = self.outcome_of(fence, control, &admission)?;
         let broken = matches!(outcome, Outcome::Failed(_) | Outcome::Interrupted);
         records.extend(admission.close(broken).into_iter().map(Record::from));
-        records.extend(self.last_commit(&admission));
+        records.extend(self.last_commit(&fence.run, &admission));
         let effects = self.write_with_room(|session| {
             session.finish_pushed(now(), fence, outcome, &records, (number, result.clone()))
         });
-        self.store(fence, effects.map_err(|error| unreadable(&error))?)?;
+        let effects = effects.map_err(|error| unreadable(&error))?;
+        self.store(fence, effects.inspect_err(|refused| self.fails_without_room(fence, refused)))?;
         self.forget_admission();
         self.log_settled(fence);
         self.arm_next();
-        self.acknowledge(fence).await
+        self.acknowledge(fence, before).await
     }
 
     fn outcome_of(
