@@ -207,7 +207,9 @@ impl Host {
         else {
             return Ok(false);
         };
-        if matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_))) | Err(_)) {
+        // A producer outside is waited for, not replaced; what it was told of once it is not told again.
+        let once = matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_) | Agent::Push(_))) | Err(_));
+        if run.push.is_some() || once {
             return Ok(false);
         }
         let mut writer = self.writer_of(&run)?;
