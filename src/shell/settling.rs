@@ -213,6 +213,7 @@ impl Host {
         let mut writer = self.writer_of(&run)?;
         let steps = writer.steps_done();
         let (again, whole) = match agent {
+            // A producer outside is waited for, not replaced; what it was told of once it is not told again.
             Agent::Ui(_) | Agent::Push(_) => (false, false),
             // Its script is the same again, so that it goes on behind the steps that were committed.
             Agent::Demo(_) => (true, false),
