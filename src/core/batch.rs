@@ -155,7 +155,7 @@ mod tests {
         batcher.take(at(0));
         batcher.offer(chunk());
         assert_eq!(batcher.next(at(60), true), Flush::AfterConfirmation);
-        batcher.offer(vec![Record::Commit(Commit { message: json!({}), step_count: 1 })]);
+        batcher.offer(vec![Record::Commit(Commit { message: json!({}), step_count: 1, state: None })]);
         assert_eq!(batcher.next(at(1), true), Flush::Now);
         assert_eq!(batcher.take(at(1)).len(), 2);
     }

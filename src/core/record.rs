@@ -26,4 +26,6 @@ pub struct Commit {
     pub message: Value,
     /// Steps that this run has finished.
     pub step_count: u32,
+    /// The conversation's state from here on, as JSON text, if it changes.
+    pub state: Option<String>,
 }

@@ -122,7 +122,7 @@ impl Host {
 
     /// The commit of a run that ends here.
     pub fn last_commit(&self, admission: &Admission) -> Option<Record> {
-        let Folded { message, step_count, .. } = admission.last().ok()?;
-        Some(Record::Commit(Commit { message: message?, step_count }))
+        let Folded { message, step_count, state, .. } = admission.last().ok()?;
+        Some(Record::Commit(Commit { message: message?, step_count, state: state.map(|state| state.to_string()) }))
     }
 }

@@ -35,7 +35,7 @@ pub fn chunk_of(attempt: u32, text: &str) -> Record {
 }
 
 pub fn commit(json: &str, step_count: u32) -> Record {
-    Record::Commit(Commit { message: serde_json::from_str(json).unwrap(), step_count })
+    Record::Commit(Commit { message: serde_json::from_str(json).unwrap(), step_count, state: None })
 }
 
 pub fn row(status: StreamStatus) -> SessionRow {

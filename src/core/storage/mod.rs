@@ -96,8 +96,8 @@ pub trait Storage {
     /// [`StorageError`].
     fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError>;
 
-    /// The checkpoint with this id, if the conversation can go back to it: it is an `entry` or a `truncate`, and no later `truncate` has
-    /// cut any of the messages that it covers.
+    /// The checkpoint with this id, if the conversation can go back to it: it is a `truncate`, or the `entry` of a run that continues no
+    /// message (another's last message is not what it was then), and no later `truncate` has cut any of the messages that it covers.
     ///
     /// # Errors
     /// [`StorageError`].

@@ -296,7 +296,7 @@ impl RunWriter {
     fn commit(&mut self, out: &mut Vec<Record>) {
         if let Some(message) = self.fold.message() {
             self.committed = Some(message.clone());
-            out.push(Record::Commit(Commit { message, step_count: self.steps_done }));
+            out.push(Record::Commit(Commit { message, step_count: self.steps_done, state: None }));
         }
     }
 

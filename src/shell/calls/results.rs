@@ -175,7 +175,7 @@ impl Host {
         let step_count = self.session(|session| session.checkpoint().map_or(0, |last| last.step_count));
         let step_count = step_count.map_err(|error| unreadable(&error))?;
         let mut records: Vec<Record> = told.into_iter().map(|chunk| Record::Chunk { chunk, attempt: None }).collect();
-        records.push(Record::Commit(Commit { message, step_count }));
+        records.push(Record::Commit(Commit { message, step_count, state: None }));
         let fence = run.fence();
         let effects = self.write_with_room(|session| session.answer(&fence, &records));
         let effects = effects.map_err(|error| unreadable(&error))?;

@@ -1,0 +1,1 @@
+//! Literal examples of numbers and commits.
