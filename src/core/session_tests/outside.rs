@@ -221,10 +221,7 @@ impl World {
             .collect();
         let commit = PushCommit {
             through: Cursor::new(through as u64).unwrap(),
-            messages: messages
-                .iter()
-                .map(|(id, role, json)| (id.clone(), (*role).to_owned(), json.clone()))
-                .collect(),
+            messages: messages.iter().map(|(id, role, json)| (id.clone(), (*role).to_owned(), json.clone())).collect(),
             state: state.cloned(),
             step_count: 1,
         };

@@ -4,7 +4,8 @@
 //! * [`rows`]: the rows and the writes.
 //! * [`sql`]: schema, migrations and statements, over any SQLite; [`cells`]: its values.
 //! * [`contract`]: the suite that every implementation must pass, as data.
-//! * `double`: the fault-injecting double of the tests; `native`: SQLite outside the object; `contract_tests`: the suite on both.
+//! * `double`: the fault-injecting double of the tests; `native`: SQLite outside the object; `contract_tests`: the suite on both;
+//!   `migration_tests`: what older builds have stored.
 
 pub mod cells;
 pub mod contract;
@@ -12,6 +13,8 @@ pub mod contract;
 mod contract_tests;
 #[cfg(test)]
 pub mod double;
+#[cfg(test)]
+mod migration_tests;
 #[cfg(test)]
 pub mod native;
 pub mod rows;
