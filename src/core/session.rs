@@ -29,6 +29,7 @@ use super::run::{Fence, Outcome, RunStatus};
 use super::storage::{CheckpointKind, CheckpointRow, RunRow, SessionRow, Stored, Write};
 use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
+use push::last_words;
 
 /// Time between the alarms of a live run inside the object: outgoing traffic does not keep an object in memory.
 pub const KEEP_ALIVE: Millis = Millis::new(60_000);
@@ -183,13 +184,27 @@ impl Session {
         outcome: Outcome,
         records: &[Record],
     ) -> Result<Effects, WriteRefused> {
+        self.end(now, fence, outcome, records, 0)
+    }
+
+    /// As [`Session::finish`]; the first `said` chunks of the records are a producer's from outside.
+    fn end(
+        &mut self,
+        now: UnixMillis,
+        fence: &Fence,
+        outcome: Outcome,
+        records: &[Record],
+        said: u64,
+    ) -> Result<Effects, WriteRefused> {
         // A stop and a failure are never refused: what they say is short, or was waiting to be written anyway.
         let (holder, most) = match outcome {
             Outcome::Completed | Outcome::Suspended => (self.producing(fence), Some(self.policy.max_bytes)),
             Outcome::Interrupted | Outcome::Failed(_) => (self.holder(fence), None),
         };
         let (run, row) = holder?;
-        let mut writes = self.write(&run, &row, records, Some(CheckpointKind::End), most)?;
+        let committed = (self.message_count(), self.checkpoint.as_ref().map(|last| last.sequence));
+        let records = last_words(&run, committed, self.log.head(), said, records);
+        let mut writes = self.write(&run, &row, &records, Some(CheckpointKind::End), most)?;
         let (status, error) = match outcome {
             Outcome::Failed(code) => (StreamStatus::Failed, Some(code)),
             Outcome::Completed | Outcome::Interrupted => (StreamStatus::Ended, None),

@@ -4,7 +4,8 @@
 //! |---|---|---|---|
 //! | [`Entry::Send`] | nothing running | grows by the message | superseded, if it was suspended |
 //! | [`Entry::Results`] | a suspended run | stays | completed: the new run continues its message |
-//! | [`Entry::Rewind`] | a session | is cut back, and may grow by a message | superseded, if it was live |
+//! | [`Entry::Push`] | nothing live, or `supersede` | grows by the messages | superseded, if it was live |
+//! | [`Entry::Rewind`] | a session; the message of a suspended run must go | is cut back, and may grow by a message | superseded, if it was live |
 
 use super::records::{Place, checkpoint_after, chunks_of};
 use super::{Session, StreamStatus};
@@ -47,6 +48,8 @@ impl Session {
                 return Err(StartRefused::AlreadyRunning(run.id.clone()));
             }
             (Entry::Push { abandoned, .. }, _) => abandoned.is_some() == suspended,
+            // A message whose calls still wait cannot stay while its run goes.
+            (Entry::Rewind { keep, .. }, Some(run)) if suspended && *keep > run.message_index => false,
             (Entry::Rewind { keep, .. }, _) => self.row.is_some() && *keep <= self.message_count(),
         };
         if fits { Ok(()) } else { Err(StartRefused::Conflict) }
@@ -165,7 +168,7 @@ impl Session {
         match (entry, &self.run) {
             (Entry::Results { .. }, Some(run)) => Plan {
                 kind: EntryKind::ToolResult,
-                keep: run.message_index.saturating_add(1),
+                keep: self.message_count().max(run.message_index.saturating_add(1)),
                 message_index: run.message_index,
                 message_id: run.message_id.clone(),
             },
@@ -201,7 +204,7 @@ impl Session {
             end: None,
             message_index: plan.message_index,
             message_id: plan.message_id.clone(),
-            lease_until: start.now.after(start.lease),
+            lease_until: start.now.after(start.push.unwrap_or(start.lease)),
             epoch: 1,
             attempts: 1,
             vocabulary: start.vocabulary,

@@ -3,6 +3,8 @@
 //! Every chunk and every operation of such a producer takes a number, from 0. What has a number that was taken already is stored already,
 //! so a request that broke halfway is simply sent again; a number that comes too early is a gap.
 
+use std::borrow::Cow;
+
 use super::Session;
 use super::records::{Place, checkpoint_after};
 use crate::core::caller::Caller;
@@ -153,10 +155,11 @@ impl Session {
         Ok(self.effects(writes))
     }
 
-    /// Ends or pauses the run with the producer's last `records`; takes the number `number`.
+    /// Ends or pauses the run with the producer's last `records`; takes the number `number`. Those of its own chunks that are not stored
+    /// yet come first and have the numbers before it, what closes the run after them has none.
     ///
     /// # Errors
-    /// [`WriteRefused`]; nothing has changed.
+    /// [`WriteRefused::Gap`] when the records do not reach up to the number, or it is taken; [`WriteRefused`]. Nothing has changed.
     pub fn finish_pushed(
         &mut self,
         now: UnixMillis,
@@ -166,10 +169,14 @@ impl Session {
         (number, result): (u64, Option<String>),
     ) -> Result<Effects, WriteRefused> {
         let (before, _) = self.producing(fence)?;
+        let expected = self.expected(fence)?;
+        let chunks = records.iter().filter(|record| matches!(record, Record::Chunk { .. })).count();
+        let said = number.checked_sub(expected).filter(|said| usize::try_from(*said).is_ok_and(|said| said <= chunks));
+        let said = said.ok_or(WriteRefused::Gap(expected))?;
         if let Some(run) = &mut self.run {
             *run = numbered(before.clone(), number.saturating_add(1), run.start, result);
         }
-        let finished = self.finish(now, fence, outcome, records);
+        let finished = self.end(now, fence, outcome, records, said);
         if finished.is_err() {
             self.run = Some(before);
         }
@@ -180,6 +187,23 @@ impl Session {
 fn leased(run: RunRow, now: UnixMillis, lease: Millis) -> RunRow {
     let push = run.push.clone().map(|push| Pushed { lease, ..push });
     RunRow { lease_until: now.after(lease), push, ..run }
+}
+
+/// What is written with a run's end, when its producer has said `said` chunks since it was last heard. Several messages are the
+/// producer's own: no fold takes their place as long as they cover all that it has said.
+pub(super) fn last_words<'a>(
+    run: &RunRow,
+    committed: (u32, Option<Cursor>),
+    head: Cursor,
+    said: u64,
+    records: &'a [Record],
+) -> Cow<'a, [Record]> {
+    let (message_count, through) = committed;
+    let own = run.push.is_some() && message_count > run.message_index.saturating_add(1);
+    if !own || said > 0 || through != Some(head) {
+        return Cow::Borrowed(records);
+    }
+    Cow::Owned(records.iter().filter(|record| matches!(record, Record::Chunk { .. })).cloned().collect())
 }
 
 /// The run once its producer's number `next − 1` was taken at this head.

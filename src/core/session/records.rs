@@ -34,10 +34,11 @@ impl Session {
         let mut writes = self.log.store(&run.id, encoded);
         let mut count = self.message_count();
         let mut steps = self.checkpoint.as_ref().filter(|last| last.run == run.id).map_or(0, |last| last.step_count);
-        if let Some((_, Commit { message, step_count, .. })) = commit {
+        let mut state = None;
+        if let Some((_, Commit { message, step_count, state: said })) = commit {
             steps = *step_count;
-            // A producer outside may have committed more than one message.
-            count = count.max(run.message_index.saturating_add(1));
+            state.clone_from(said);
+            let before = std::mem::replace(&mut count, run.message_index.saturating_add(1));
             writes.push(Write::Message(MessageRow {
                 index: run.message_index,
                 id: run.message_id.clone(),
@@ -45,33 +46,23 @@ impl Session {
                 run: Some(run.id.clone()),
                 json: message.to_string(),
             }));
+            if before > count {
+                // A producer outside had laid the run into several messages.
+                writes.push(Write::TruncateMessages(count));
+            }
         }
         let point = match end {
             Some(kind) => Some((head, kind)),
             None => commit.map(|(cursor, _)| (cursor, CheckpointKind::Step)),
         };
         if let Some((cursor, kind)) = point {
-            let mut checkpoint = self.next_checkpoint(kind, count, cursor, steps, &run.id, &row.salt);
-            if let Some(state) = commit.and_then(|(_, commit)| commit.state.clone()) {
-                checkpoint.state = Some(state);
-            }
+            let place = Place { kind, message_count: count, sequence: cursor, step_count: steps };
+            let mut checkpoint = checkpoint_after(self.checkpoint.as_ref(), place, &run.id, &row.salt);
+            checkpoint.state = state.or(checkpoint.state);
             writes.push(Write::Checkpoint(checkpoint.clone()));
             self.checkpoint = Some(checkpoint);
         }
         Ok(writes)
-    }
-
-    fn next_checkpoint(
-        &self,
-        kind: CheckpointKind,
-        message_count: u32,
-        sequence: Cursor,
-        step_count: u32,
-        run: &RunId,
-        salt: &str,
-    ) -> CheckpointRow {
-        let place = Place { kind, message_count, sequence, step_count };
-        checkpoint_after(self.checkpoint.as_ref(), place, run, salt)
     }
 }
 

@@ -36,6 +36,7 @@ impl World {
         self.check_points(facts);
         self.check_conversation(facts);
         self.check_reload(facts);
+        self.check_producers_outside(facts);
         self.check_what_is_shown();
         self.check_what_is_kept(facts);
     }
@@ -72,6 +73,7 @@ impl World {
         for (at, (row, point)) in rows.iter().zip(&facts.points).enumerate() {
             assert_eq!((row.ordinal as usize, &row.id, row.kind), (at + 1, &checkpoint_id(at + 1), point.kind));
             assert_eq!((row.message_count as usize, place(row.sequence)), (point.births.len(), point.cursor));
+            assert_eq!(row.state, point.state);
         }
         assert!(rows.is_sorted_by_key(|row| row.sequence), "no cursor goes back");
         assert_eq!(self.session.checkpoint(), rows.last());
@@ -95,7 +97,7 @@ impl World {
         };
         let run = facts.runs.last().unwrap();
         let checkpoint = self.session.checkpoint().unwrap();
-        if checkpoint.kind == CheckpointKind::Step {
+        if checkpoint.kind == CheckpointKind::Step && run.push.is_none() {
             // Once without the model: the committed message is what the stored chunks up to its cursor say.
             let blocks = self.storage.blocks(Cursor::START, usize::MAX).unwrap();
             let text: String = blocks

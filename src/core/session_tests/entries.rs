@@ -10,6 +10,7 @@ use crate::core::ids::{Cursor, MessageId, RequestKey, RunId};
 use crate::core::record::Record;
 use crate::core::run::{EntryKind, Vocabulary};
 use crate::core::storage::{Storage, Write};
+use crate::core::time::Millis;
 
 /// What somebody wants.
 #[derive(Clone, Debug)]
@@ -19,6 +20,12 @@ pub enum Wish {
         apt: bool,
     },
     Results,
+    /// A producer outside brings messages, and may know what is live.
+    Push {
+        inputs: usize,
+        supersede: bool,
+        apt: bool,
+    },
     /// So many messages stay, or more than there are; whether another message takes the place of what is cut.
     Rewind {
         keep: usize,
@@ -45,6 +52,13 @@ impl World {
                 let abandoned = abandons.then(|| quoted(&self.fresh(0)));
                 return Some(Entry::Send { input: self.input(), abandoned });
             }
+            Wish::Push { inputs, supersede, apt } => {
+                let abandons = (supersede && facts.suspended().is_some()) == apt;
+                let abandoned = abandons.then(|| quoted(&self.fresh(0)));
+                let role = |at: usize| if at.is_multiple_of(2) { "user" } else { "assistant" };
+                let inputs = (0..inputs).map(|at| (self.input(), role(at).to_owned())).collect();
+                return Some(Entry::Push { inputs, supersede, abandoned });
+            }
             Wish::Results => return Some(Entry::Results { message: quoted(&self.fresh(0)) }),
             Wish::Rewind { keep, input } => (u32::try_from(keep % (facts.messages.len() + 2)).unwrap(), input),
             Wish::GoBack { point, input } => {
@@ -58,11 +72,14 @@ impl World {
         Some(Entry::Rewind { keep, input: input.then(|| self.input()), cause })
     }
 
-    pub fn start(&mut self, wish: &Wish, key: Option<u8>, opening: usize) {
+    /// `push` is the lease of a producer outside, in ms.
+    pub fn start(&mut self, wish: &Wish, key: Option<u8>, opening: usize, push: Option<u64>) {
         let Some(entry) = self.entry(wish) else { return };
         let id = RunId::new(format!("r{}", self.fresh(0)));
         let key = key.map(|key| (format!("k{key}"), self.fresh(0)));
         let opening: Vec<_> = (0..opening).map(|_| self.fresh(0)).collect();
+        let push = push.map(Millis::new);
+        let state = push.filter(|_| opening.len() != 1).map(|_| quoted(&self.fresh(0)));
         let (before, mut facts) = (self.state(), self.model.latest().clone());
         let told = RefCell::new(None);
         let started = self.session.start(Start {
@@ -75,8 +92,8 @@ impl World {
             lease: LEASE,
             key: key.clone().map(|(key, input_hash)| Keyed { key: RequestKey::parse(&key).unwrap(), input_hash }),
             entry: entry.clone(),
-            push: None,
-            state: None,
+            push,
+            state: state.clone(),
             opening: &|of| {
                 told.replace(Some((of.run.clone(), of.message_id.clone(), of.rewound.cloned())));
                 opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect()
@@ -88,8 +105,9 @@ impl World {
             return;
         }
         let started = started.unwrap();
-        let (head, live, lease) = (facts.chunks.len(), facts.live().cloned(), self.now.after(LEASE));
-        let beginning = Beginning { id, key, opening, now: self.now, lease, before: self.lease_until };
+        let (head, live, lease) = (facts.chunks.len(), facts.live().cloned(), self.now.after(push.unwrap_or(LEASE)));
+        let before = self.lease_until;
+        let beginning = Beginning { id, key, opening, now: self.now, lease, before, push, state };
         facts.start(beginning, &entry);
 
         let run = facts.runs.last().unwrap();
@@ -110,6 +128,9 @@ impl World {
         assert!(matches!(started.effects.writes.first(), Some(Write::Session(_))), "the session's row comes first");
         assert_eq!(started.effects.chunks, run.opening as u64);
 
+        if push.is_some() {
+            self.scripts.insert(started.fence.run.clone(), Vec::new());
+        }
         self.fences.push(started.fence);
         self.orphaned = false;
         self.lease_until = lease;

@@ -1,42 +1,44 @@
 //! Random interleavings of producers, readers, confirmations, faults, crashes and clocks.
+//!
+//! A seed is printed with each property; `PROPTEST_RNG_SEED` takes it to run the same cases again. What fails is kept in
+//! `proptest-regressions/` at the root of the repository and tried first from then on.
+
+use std::io::Write;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
+use super::acts::{Act, perform};
 use super::entries::Wish;
+use super::outside::Word;
 use super::world::World;
 use crate::core::error::Code;
 use crate::core::run::Outcome;
 
-#[derive(Clone, Debug)]
-enum Act {
-    /// What is wanted, the request's key, and how many chunks the run begins with.
-    Start(Wish, Option<u8>, usize),
-    /// A fence, what it writes (`None` is a commit, else a chunk with so many bytes of padding), and the end.
-    Write(usize, Vec<Option<usize>>, Option<Outcome>),
-    /// Answers to a suspended run's calls.
-    Answer(usize, Vec<Option<usize>>),
-    Attempt(usize),
-    /// Whether the request names another run.
-    Stop(bool),
-    Renew(usize),
-    Settle,
-    /// Time goes on to the alarm.
-    Ring,
-    Retain,
-    Expire,
-    Sync,
-    Confirm(usize),
-    LoseConfirmation,
-    /// Sync and confirm at once, as a local runtime does.
-    Flush,
-    Fail(bool),
-    Crash(usize),
-    Clock(i64),
-    Delete,
-    Open(Option<usize>, usize),
-    /// A reader, the most it takes, whether it must read blocks, and how many steps.
-    Read(usize, usize, bool, usize),
-    Stranger,
+/// So many cases, from a seed that is printed past the test harness, which keeps what passing tests print to itself.
+fn cases(name: &str, cases: u32) -> ProptestConfig {
+    let config = ProptestConfig::with_cases(cases);
+    let seed = match config.rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        RngSeed::Random => rand_seed(),
+    };
+    let cases = config.cases;
+    let _ = writeln!(std::io::stderr(), "{name}: {cases} cases, PROPTEST_RNG_SEED={seed}");
+    ProptestConfig { rng_seed: RngSeed::Fixed(seed), ..config }
+}
+
+fn rand_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0_u8)
+}
+
+fn play(script: Vec<Act>) {
+    let mut world = World::new();
+    for act in script {
+        perform(&mut world, act);
+        world.check();
+    }
+    world.wind_down();
 }
 
 fn items() -> impl Strategy<Value = Vec<Option<usize>>> {
@@ -59,7 +61,60 @@ fn wish() -> impl Strategy<Value = Wish> {
         8 => prop::bool::weighted(0.9).prop_map(|apt| Wish::Send { apt }),
         4 => Just(Wish::Results),
         2 => (0_usize..12, any::<bool>()).prop_map(|(keep, input)| Wish::Rewind { keep, input }),
+        2 => (0_usize..3, any::<bool>(), prop::bool::weighted(0.9)).prop_map(|(inputs, supersede, apt)| {
+            Wish::Push { inputs, supersede, apt }
+        }),
         2 => (0_usize..30, any::<bool>()).prop_map(|(point, input)| Wish::GoBack { point, input }),
+    ]
+}
+
+fn start(push: BoxedStrategy<Option<u64>>) -> impl Strategy<Value = Act> {
+    (wish(), prop::option::of(0_u8..3), 0_usize..3, push)
+        .prop_map(|(wish, key, opening, push)| Act::Start(wish, key, opening, push))
+}
+
+fn words() -> impl Strategy<Value = Vec<Word>> {
+    let padding = prop_oneof![20 => 0_usize..9, 1 => 4_000_usize..20_000, 1 => Just(50_000)];
+    let word = prop_oneof![
+        6 => padding.prop_map(Word::Chunk),
+        1 => Just(Word::Fold),
+        3 => (prop_oneof![6 => Just(0), 2 => 1_i64..4, 1 => Just(-1)], 0_usize..4, any::<bool>())
+            .prop_map(|(back, messages, state)| Word::Commit { back, messages, state }),
+    ];
+    prop::collection::vec(word, 0..5)
+}
+
+/// From the expected number on most times, else from an earlier one, or behind a gap. The fence is the newest, the one before it, or older.
+fn send(words: impl Strategy<Value = Vec<Word>>) -> impl Strategy<Value = Act> {
+    let fence = prop_oneof![5 => Just(0), 3 => Just(1), 1 => 2_usize..6];
+    let offset = prop_oneof![6 => Just(0), 3 => -6_i64..0, 1 => 1_i64..3];
+    (fence, offset, words, prop::option::weighted(0.2, outcome()))
+        .prop_map(|(fence, offset, words, outcome)| Act::Send(fence, offset, words, outcome))
+}
+
+/// Mostly two processes that both believe to hold the same run, and whatever takes it from them.
+fn act_outside() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => start(prop::option::weighted(0.9, 4_000_u64..50_000).boxed()),
+        5 => prop_oneof![3 => Just(0_usize), 1 => 1_usize..4].prop_map(Act::Claim),
+        16 => send(words()),
+        2 => Just(Act::SendAll),
+        2 => (0_usize..3).prop_map(Act::Renew),
+        2 => prop::bool::weighted(0.2).prop_map(Act::Stop),
+        1 => (0_usize..2, items()).prop_map(|(fence, items)| Act::Answer(fence, items)),
+        1 => Just(Act::Settle),
+        2 => Just(Act::Ring),
+        2 => Just(Act::Sync),
+        2 => (0_usize..4).prop_map(Act::Confirm),
+        1 => Just(Act::LoseConfirmation),
+        4 => Just(Act::Flush),
+        2 => any::<bool>().prop_map(Act::Fail),
+        4 => (0_usize..5).prop_map(Act::Crash),
+        2 => (-20_000_i64..60_000).prop_map(Act::Clock),
+        2 => (prop::option::of(0_usize..3), 0_usize..30).prop_map(|(run, cursor)| Act::Open(run, cursor)),
+        3 => (0_usize..3, 0_usize..40_000, any::<bool>(), 1_usize..5).prop_map(|(reader, bytes, blocks, steps)| {
+            Act::Read(reader, bytes, blocks, steps)
+        }),
     ]
 }
 
@@ -67,7 +122,9 @@ fn wish() -> impl Strategy<Value = Wish> {
 fn act() -> impl Strategy<Value = Act> {
     let fence = || prop_oneof![5 => Just(0), 1 => 1_usize..8];
     prop_oneof![
-        9 => (wish(), prop::option::of(0_u8..3), 0_usize..3).prop_map(|(wish, key, opening)| Act::Start(wish, key, opening)),
+        9 => start(prop::option::weighted(0.3, 4_000_u64..50_000).boxed()),
+        2 => fence().prop_map(Act::Claim),
+        3 => send(words()),
         16 => (fence(), items()).prop_map(|(fence, items)| Act::Write(fence, items, None)),
         7 => (fence(), items(), outcome()).prop_map(|(fence, items, outcome)| Act::Write(fence, items, Some(outcome))),
         7 => (fence(), items()).prop_map(|(fence, items)| Act::Answer(fence, items)),
@@ -94,50 +151,18 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn perform(world: &mut World, act: Act) {
-    match act {
-        Act::Start(wish, key, opening) => world.start(&wish, key, opening),
-        Act::Write(fence, items, outcome) => world.write(fence, &items, outcome),
-        Act::Answer(fence, items) => world.answer(fence, &items),
-        Act::Attempt(fence) => world.begin_attempt(fence),
-        Act::Stop(stale) => world.stop(stale),
-        Act::Renew(fence) => world.renew(fence),
-        Act::Settle => world.settle(),
-        Act::Ring => world.ring(),
-        Act::Retain => drop(world.retain(0)),
-        Act::Expire => world.expire(),
-        Act::Sync => world.sync(),
-        Act::Confirm(which) => world.confirm(which),
-        Act::LoseConfirmation => world.lose_confirmation(),
-        Act::Flush => {
-            world.sync();
-            world.confirm_newest();
-        }
-        Act::Fail(after) => world.fail_next(after),
-        Act::Crash(kept) => world.crash(kept),
-        Act::Clock(by) => world.clock(by),
-        Act::Delete => world.delete(),
-        Act::Open(run, cursor) => world.open(run, cursor),
-        Act::Read(reader, bytes, blocks, steps) => {
-            for _ in 0..steps {
-                if !world.step(reader, bytes, blocks) {
-                    break;
-                }
-            }
-        }
-        Act::Stranger => world.may_not_be_started_by_others(),
+proptest! {
+    #![proptest_config(cases("sessions", 160))]
+    #[test]
+    fn a_session_keeps_its_promises(script in prop::collection::vec(act(), 1..90)) {
+        play(script);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(160))]
+    #![proptest_config(cases("producers outside", 10_000))]
     #[test]
-    fn a_session_keeps_its_promises(script in prop::collection::vec(act(), 1..90)) {
-        let mut world = World::new();
-        for act in script {
-            perform(&mut world, act);
-            world.check();
-        }
-        world.wind_down();
+    fn producers_outside_lose_nothing_and_double_nothing(script in prop::collection::vec(act_outside(), 1..24)) {
+        play(script);
     }
 }

@@ -18,7 +18,7 @@ fn expiry(facts: &Facts) -> Option<UnixMillis> {
 }
 
 impl World {
-    fn stored_bytes(&self) -> u64 {
+    pub(super) fn stored_bytes(&self) -> u64 {
         self.storage.blocks(Cursor::START, usize::MAX).unwrap().iter().map(|block| block.bytes.len() as u64).sum()
     }
 
@@ -106,11 +106,12 @@ impl World {
     fn check_alarm(&self, facts: &Facts) {
         let (now, alarm) = (self.now, self.session.alarm(self.now));
         assert_eq!(alarm.is_some(), facts.exists);
-        let keep_alive = facts.running().map(|_| now.after(KEEP_ALIVE));
-        assert!(keep_alive.is_none_or(|latest| alarm <= Some(latest)));
+        let lease = facts.running().filter(|run| run.push.is_some()).map(|_| self.lease_until);
+        let keep_alive = facts.running().filter(|run| run.push.is_none()).map(|_| now.after(KEEP_ALIVE));
+        assert!(keep_alive.or(lease).is_none_or(|latest| alarm <= Some(latest)));
         // A memory that was loaded learns of older runs when it retains for the first time.
         if let Some(size) = self.session.log().size() {
-            let planned = [end_of_retention(facts), expiry(facts)].into_iter().flatten().min();
+            let planned = [end_of_retention(facts), expiry(facts), lease].into_iter().flatten().min();
             match keep_alive {
                 None => assert_eq!(alarm, planned),
                 Some(_) => {

@@ -1,11 +1,12 @@
 //! What proves the session machine.
 //!
 //! * `model`: what a session is, in the plainest words: lists of facts.
-//! * `world`: one session with its storage and confirmations; `entries`, `producers`, `keeping` and `readers` are what happens to it. Every
-//!   step is checked against the model, by `checks` and on the spot.
-//! * `interleavings`: random scripts for the world.
-//! * `commands`, `suspensions`, `retention`, `snapshots`, `rows`: literal examples, which begin with `examples`.
+//! * `world`: one session with its storage and confirmations; `entries`, `producers`, `outside`, `keeping` and `readers` are what happens to
+//!   it. Every step is checked against the model, by `checks` and on the spot. `pushed` is the model of producers outside.
+//! * `acts`: what can happen, as data; `interleavings`: random scripts of it.
+//! * `commands`, `suspensions`, `numbers`, `retention`, `snapshots`, `rows`: literal examples, which begin with `examples`.
 
+mod acts;
 mod checks;
 mod commands;
 mod entries;
@@ -13,7 +14,10 @@ mod examples;
 mod interleavings;
 mod keeping;
 mod model;
+mod numbers;
+mod outside;
 mod producers;
+mod pushed;
 mod readers;
 mod retention;
 mod rows;

@@ -2,13 +2,14 @@
 
 use serde_json::json;
 
+use super::pushed::Outside;
 use crate::core::command::{Entry, StartRefused, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::RunId;
 use crate::core::run::{EntryKind, Fence, Outcome, RunStatus};
 use crate::core::session::StreamStatus;
 use crate::core::storage::CheckpointKind;
-use crate::core::time::UnixMillis;
+use crate::core::time::{Millis, UnixMillis};
 
 /// One thing that a producer writes.
 #[derive(Clone, Debug)]
@@ -47,6 +48,9 @@ pub struct Run {
     /// As its row tells it; renewals are in memory.
     pub lease: UnixMillis,
     pub attempts: u32,
+    pub epoch: u32,
+    /// When its producer is outside.
+    pub push: Option<Outside>,
 }
 
 /// A message, and which one it is: one that is cut and written again is another one.
@@ -64,6 +68,9 @@ pub struct Point {
     pub kind: CheckpointKind,
     pub cursor: usize,
     pub births: Vec<u64>,
+    pub state: Option<String>,
+    /// Whether its run goes on with an older message.
+    pub continues: bool,
 }
 
 /// What is true of a session. The chunk with sequence `n` is `chunks[n - 1]`, the checkpoint with ordinal `n` is `points[n - 1]`.
@@ -77,6 +84,7 @@ pub struct Facts {
     pub runs: Vec<Run>,
     /// How many of the chunks retention has removed.
     pub floor: usize,
+    pub state: Option<String>,
     births: u64,
 }
 
@@ -89,6 +97,8 @@ pub struct Beginning {
     pub lease: UnixMillis,
     /// Until when the producer of the run before it is believed alive.
     pub before: UnixMillis,
+    pub push: Option<Millis>,
+    pub state: Option<String>,
 }
 
 /// A text as JSON.
@@ -123,17 +133,21 @@ impl Facts {
     pub fn is_reachable(&self, ordinal: usize) -> bool {
         let point = &self.points[ordinal - 1];
         let births: Vec<_> = self.messages.iter().map(|message| message.birth).collect();
-        matches!(point.kind, CheckpointKind::Entry | CheckpointKind::Truncate) && births.starts_with(&point.births)
+        let is_point = match point.kind {
+            CheckpointKind::Entry => !point.continues,
+            kind => kind == CheckpointKind::Truncate,
+        };
+        is_point && births.starts_with(&point.births)
     }
 
-    fn point(&mut self, kind: CheckpointKind, cursor: usize) {
+    pub(super) fn point(&mut self, kind: CheckpointKind, cursor: usize) {
         let births = self.messages.iter().map(|message| message.birth).collect();
-        self.points.push(Point { kind, cursor, births });
+        self.points.push(Point { kind, cursor, births, state: self.state.clone(), continues: false });
     }
 
-    fn say(&mut self, index: usize, role: &'static str, id: String, run: &RunId, json: String) {
+    pub(super) fn say(&mut self, index: usize, role: &'static str, id: String, run: &RunId, json: String) {
         match self.messages.get_mut(index) {
-            Some(message) => (message.run, message.json) = (run.clone(), json),
+            Some(message) => (message.id, message.role, message.run, message.json) = (id, role, run.clone(), json),
             None => {
                 self.births += 1;
                 assert_eq!(index, self.messages.len(), "no message without the one before it");
@@ -143,7 +157,7 @@ impl Facts {
     }
 
     pub fn start(&mut self, beginning: Beginning, entry: &Entry) {
-        let Beginning { id, key, opening, now, lease, before } = beginning;
+        let Beginning { id, key, opening, now, lease, before, push, state } = beginning;
         let (head, live) = (self.chunks.len(), self.live().cloned());
         let mut run = Run {
             id,
@@ -161,6 +175,8 @@ impl Facts {
             ended: None,
             lease,
             attempts: 1,
+            epoch: 1,
+            push: push.map(Outside::new),
         };
         if let Some(previous) = self.runs.last_mut().filter(|run| run.status.is_live()) {
             let continued = matches!(entry, Entry::Results { .. });
@@ -183,6 +199,7 @@ impl Facts {
                 run.base = serde_json::from_str(message).unwrap();
                 self.say(run.reply, "assistant", message_id(run.reply), &run.id, message.clone());
                 self.point(CheckpointKind::Entry, head);
+                self.points.last_mut().unwrap().continues = true;
             }
             Entry::Rewind { keep, input, .. } => {
                 run.kind = if input.is_some() { EntryKind::Edit } else { EntryKind::Retry };
@@ -194,7 +211,10 @@ impl Facts {
                 }
                 run.reply = self.messages.len();
             }
-            Entry::Push { inputs, .. } => {
+            Entry::Push { inputs, abandoned, .. } => {
+                if let (Some(json), Some(live)) = (abandoned, live) {
+                    self.say(live.reply, "assistant", message_id(live.reply), &live.id, json.clone());
+                }
                 for (input, role) in inputs {
                     let role = if role == "user" { "user" } else { "assistant" };
                     self.say(self.messages.len(), role, input.id.to_string(), &run.id, input.json.clone());
@@ -202,6 +222,10 @@ impl Facts {
                 self.point(CheckpointKind::Entry, head);
                 run.reply = self.messages.len();
             }
+        }
+        if state.is_some() {
+            self.state.clone_from(&state);
+            self.points.last_mut().unwrap().state = state;
         }
         self.chunks.extend(opening.into_iter().map(|text| (run.id.clone(), text)));
         (self.exists, self.stream) = (true, Some(StreamStatus::Active));
@@ -221,15 +245,18 @@ impl Facts {
             self.runs.last_mut().unwrap().base.clone_from(base);
         }
         let mut committed = None;
+        let own = self.lays_its_own(false);
         for item in items {
             match item {
                 Item::Chunk(text) => self.chunks.push((self.runs.last().unwrap().id.clone(), text.clone())),
+                Item::Commit if own && matches!(deed, Deed::Finish(_)) => {}
                 Item::Commit => committed = Some((self.chunks.len(), self.reply())),
             }
         }
         let run = self.runs.last().unwrap().clone();
         let cursor = committed.map(|(cursor, json)| {
             self.say(run.reply, "assistant", message_id(run.reply), &run.id, json);
+            self.messages.truncate(run.reply + 1);
             cursor
         });
         match (deed, cursor) {
@@ -242,7 +269,7 @@ impl Facts {
         }
     }
 
-    fn finish(&mut self, outcome: Outcome, now: UnixMillis, lease: UnixMillis) {
+    pub(super) fn finish(&mut self, outcome: Outcome, now: UnixMillis, lease: UnixMillis) {
         let (head, run) = (self.chunks.len(), self.runs.last_mut().unwrap());
         if run.status == RunStatus::Running {
             run.lease = lease;
@@ -282,8 +309,14 @@ impl Facts {
             }
             Entry::Send { abandoned, .. } => abandoned.is_some() == self.suspended().is_some(),
             Entry::Results { .. } => self.suspended().is_some(),
+            Entry::Push { supersede: false, .. } if self.live().is_some() => {
+                return self.live().map(|run| StartRefused::AlreadyRunning(run.id.clone()));
+            }
             Entry::Push { abandoned, .. } => abandoned.is_some() == self.suspended().is_some(),
-            Entry::Rewind { keep, .. } => self.exists && *keep as usize <= self.messages.len(),
+            Entry::Rewind { keep, .. } => {
+                let waits = self.suspended().is_some_and(|run| *keep as usize > run.reply);
+                self.exists && *keep as usize <= self.messages.len() && !waits
+            }
         };
         (!fits).then_some(StartRefused::Conflict)
     }
@@ -292,6 +325,9 @@ impl Facts {
         let Some(run) = self.runs.last().filter(|run| run.id == fence.run) else {
             return Some(WriteRefused::Superseded);
         };
+        if run.epoch != fence.epoch {
+            return Some(WriteRefused::StaleEpoch(run.epoch));
+        }
         let fits = match deed {
             Deed::Append | Deed::Finish(Outcome::Completed | Outcome::Suspended) => run.status == RunStatus::Running,
             Deed::Answer(_) => run.status == RunStatus::SuspendedClientTool,

@@ -1,7 +1,8 @@
 //! The world's producers, and who answers or stops them: every write is accepted or refused as the model says.
 
 use super::model::{Deed, Item};
-use super::world::{LEASE, World, fence_of};
+use super::outside::Word;
+use super::world::{LEASE, World, fence_of, lease_of};
 use crate::core::chunk::Chunk;
 use crate::core::command::{Due, Effects, StopTarget, WriteRefused};
 use crate::core::error::Code;
@@ -15,7 +16,7 @@ pub(super) fn chunk(text: &str) -> Chunk {
 
 impl World {
     /// The newest, or an older one.
-    fn fence(&self, back: usize) -> Option<Fence> {
+    pub(super) fn fence(&self, back: usize) -> Option<Fence> {
         let newest = self.fences.len().checked_sub(1)?;
         self.fences.get(newest - back.min(newest)).cloned()
     }
@@ -28,6 +29,10 @@ impl World {
     /// Writes items, and ends or suspends the run if told so; by any fence that was ever handed out.
     pub fn write(&mut self, fence: usize, items: &[Option<usize>], outcome: Option<Outcome>) {
         let Some(fence) = self.fence(fence) else { return };
+        if self.is_outside(&fence.run) {
+            let words = items.iter().map(|item| item.map_or(Word::Fold, Word::Chunk)).collect::<Vec<_>>();
+            return self.send(&fence, 0, &words, outcome);
+        }
         let items = self.items(items);
         self.write_items(&fence, &items, &outcome.map_or(Deed::Append, Deed::Finish));
     }
@@ -120,8 +125,9 @@ impl World {
             _ if !self.model.latest().exists => assert!(target.is_err()),
             _ if stale => assert_eq!(target, Ok(StopTarget::Stale)),
             Some(fence) => {
+                let items = self.last_items();
                 assert_eq!(target, Ok(StopTarget::Live(fence.clone())), "running or suspended");
-                self.write_items(&fence, &[], &Deed::Finish(Outcome::Interrupted));
+                self.write_items(&fence, &items, &Deed::Finish(Outcome::Interrupted));
             }
             None => assert_eq!(target, Ok(StopTarget::Idle)),
         }
@@ -132,16 +138,24 @@ impl World {
         let before = self.state();
         self.session.renew(self.now, &fence);
         if self.holder() == Some(fence) {
-            self.lease_until = self.now.after(LEASE);
+            self.lease_until = self.now.after(self.model.latest().running().map_or(LEASE, lease_of));
         } else {
             assert_eq!(self.state(), before, "a stale producer renews nothing");
         }
     }
 
+    /// What the object adds to the end of a pushed run that its producer does not end itself.
+    fn last_items(&mut self) -> Vec<Item> {
+        if self.model.latest().running().is_none_or(|run| run.push.is_none()) {
+            return Vec::new();
+        }
+        vec![Item::Chunk(self.fresh(0)), Item::Commit]
+    }
+
     pub fn settle(&mut self) {
         if let Some(Due::Orphaned(fence) | Due::Lapsed(fence)) = self.session.due(self.now) {
-            let error = Item::Chunk(self.fresh(0));
-            self.write_items(&fence, &[error], &Deed::Finish(Outcome::Failed(Code::ProducerLost)));
+            let items = [vec![Item::Chunk(self.fresh(0))], self.last_items()].concat();
+            self.write_items(&fence, &items, &Deed::Finish(Outcome::Failed(Code::ProducerLost)));
         }
     }
 }

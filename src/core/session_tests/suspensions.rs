@@ -130,6 +130,22 @@ fn a_send_says_what_it_abandons() {
 }
 
 #[test]
+fn a_rewind_takes_the_message_of_a_suspended_run_with_it() {
+    let (_, mut session, _) = suspended(true);
+    let rewind = |keep| Entry::Rewind { keep, input: None, cause: RewindCause::Retry };
+    assert_eq!(session.message_count(), 2);
+    assert_eq!(
+        begin(&mut session, "r2", rewind(2)).unwrap_err(),
+        StartRefused::Conflict,
+        "its calls would wait for ever"
+    );
+    assert!(begin(&mut session, "r2", rewind(1)).is_ok());
+    let (_, mut running, fence) = started();
+    running.append(&fence, &[commit("\"so far\"", 1)]).unwrap();
+    assert!(begin(&mut running, "r2", rewind(2)).is_ok());
+}
+
+#[test]
 fn a_rewind_with_a_message_is_two_checkpoints_in_one_transaction() {
     let (storage, mut session, fence) = started();
     let input = Input { id: MessageId::new("edited"), json: "\"edited\"".into() };

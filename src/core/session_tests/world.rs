@@ -1,6 +1,9 @@
 //! One session and everything around it, driven step by step. Every step checks what DESIGN.md section 2 promises: [`World::check`].
 
+use std::collections::BTreeMap;
+
 use super::model::{Facts, Model, Run};
+use super::outside::Said;
 use super::readers::Following;
 use crate::core::caller::Caller;
 use crate::core::command::{Effects, StartRefused, WriteRefused};
@@ -41,6 +44,8 @@ pub struct World {
     unsynced: Option<Ticket>,
     confirmations: Vec<Confirmation>,
     pub(super) readers: Vec<Following>,
+    /// What each producer outside says, by its numbers; it knows it after any crash.
+    pub(super) scripts: BTreeMap<RunId, Vec<Said>>,
 }
 
 pub(super) fn place(cursor: Cursor) -> usize {
@@ -52,7 +57,12 @@ pub(super) fn checkpoint_id(ordinal: usize) -> CheckpointId {
 }
 
 pub(super) fn fence_of(run: &Run) -> Fence {
-    Fence { run: run.id.clone(), epoch: 1 }
+    Fence { run: run.id.clone(), epoch: run.epoch }
+}
+
+/// How long the run's producer may be silent.
+pub(super) fn lease_of(run: &Run) -> Millis {
+    run.push.as_ref().map_or(LEASE, |push| push.lease)
 }
 
 impl World {
@@ -72,6 +82,7 @@ impl World {
             unsynced: None,
             confirmations: Vec::new(),
             readers: Vec::new(),
+            scripts: BTreeMap::new(),
         }
     }
 
@@ -112,7 +123,8 @@ impl World {
         self.session = Session::load(self.storage.load().unwrap(), POLICY, producer_alive);
         self.loads += 1;
         self.unsynced = None;
-        self.orphaned = !producer_alive && self.model.latest().running().is_some();
+        let inside = self.model.latest().running().is_some_and(|run| run.push.is_none());
+        self.orphaned = !producer_alive && inside;
         if !self.model.latest().exists {
             // The responses of a session that is gone end before another one can begin under the same name.
             for Following { mut reader, .. } in self.readers.drain(..) {
@@ -121,11 +133,11 @@ impl World {
             }
         }
         if let Some(run) = self.model.latest().running() {
-            let fence = fence_of(run);
+            let (fence, lease) = (fence_of(run), lease_of(run));
             self.lease_until = run.lease;
-            if producer_alive {
+            if producer_alive || run.push.is_some() {
                 self.session.renew(self.now, &fence);
-                self.lease_until = self.now.after(LEASE);
+                self.lease_until = self.now.after(lease);
             }
         }
     }
@@ -189,6 +201,8 @@ impl World {
 
     /// After any script: the lease lapses, the run is settled, everything is confirmed, and every reader gets to its end.
     pub fn wind_down(&mut self) {
+        self.send_all_again();
+        self.check();
         // Settling may fail once; then the lease runs again.
         for _ in 0..2 {
             self.now = self.now.max(self.lease_until);

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::contract::{Operation, perform};
 use super::double::Double;
 use super::native::Native;
-use super::rows::{BlockRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Write};
+use super::rows::{BlockRow, CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::error::Code;
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
 use crate::core::run::{EntryKind, RunStatus, Vocabulary};
 use crate::core::session::StreamStatus;
-use crate::core::time::UnixMillis;
+use crate::core::time::{Millis, UnixMillis};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/contract/storage.json");
 
@@ -195,7 +195,7 @@ fn writes() -> impl Strategy<Value = Write> {
                 turn,
                 id: RunId::new(format!("r{id}")),
                 status: if failed { RunStatus::Failed } else { RunStatus::Running },
-                entry: EntryKind::Send,
+                entry: if id == 1 && turn % 2 == 1 { EntryKind::ToolResult } else { EntryKind::Send },
                 request_key: failed.then(|| format!("key{}", id % 2)),
                 input_hash: None,
                 start: Cursor::new(u64::from(turn) * 3).unwrap(),
@@ -211,7 +211,12 @@ fn writes() -> impl Strategy<Value = Write> {
                 ended: end.map(UnixMillis::new),
                 error: failed.then_some(Code::ProducerLost),
                 retry_after_ms: failed.then_some(7_000),
-                push: None,
+                push: (turn > 1).then(|| Pushed {
+                    lease: Millis::new(5),
+                    next: u64::from(id),
+                    at: Cursor::START,
+                    result: failed.then(|| format!("\"{id}\"")),
+                }),
             })
         }),
         // As in a log, blocks never overlap: they start at 1, 5 and 9; the one at 13 is a chunk in parts.

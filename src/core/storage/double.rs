@@ -10,6 +10,7 @@ use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS, first_of};
 use crate::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
 use crate::core::retention::{Kept, KeptRun};
+use crate::core::run::EntryKind;
 
 /// How the next `apply` fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,14 +198,19 @@ impl Storage for Double {
     }
 
     fn rewind_point(&self, id: &CheckpointId) -> Result<Option<CheckpointRow>, StorageError> {
-        let rows = self.tables().checkpoints;
+        let Tables { checkpoints: rows, runs, .. } = self.tables();
         let kept = |row: &CheckpointRow| {
             let later = rows.range(row.ordinal + 1..).map(|(_, later)| later);
             later
                 .filter(|later| later.kind == CheckpointKind::Truncate)
                 .all(|cut| cut.message_count >= row.message_count)
         };
-        let is_point = |row: &CheckpointRow| matches!(row.kind, CheckpointKind::Entry | CheckpointKind::Truncate);
+        let continues = |id: &RunId| runs.values().any(|run| run.id == *id && run.entry == EntryKind::ToolResult);
+        let is_point = |row: &CheckpointRow| match row.kind {
+            CheckpointKind::Truncate => true,
+            CheckpointKind::Entry => !continues(&row.run),
+            CheckpointKind::Step | CheckpointKind::End => false,
+        };
         Ok(rows.values().find(|row| row.id == *id && is_point(row) && kept(row)).cloned())
     }
 

@@ -4,7 +4,8 @@
 //! * [`rows`]: the rows and the writes.
 //! * [`sql`]: schema, migrations and statements, over any SQLite; [`cells`]: its values.
 //! * [`contract`]: the suite that every implementation must pass, as data; `contract_read`: its reader.
-//! * `double`: the fault-injecting double of the tests; `native`: SQLite outside the object; `contract_tests`: the suite on both.
+//! * `double`: the fault-injecting double of the tests; `native`: SQLite outside the object; `contract_tests`: the suite on both;
+//!   `migration_tests`: what older builds have stored.
 
 pub mod cells;
 pub mod contract;
@@ -13,6 +14,8 @@ mod contract_read;
 mod contract_tests;
 #[cfg(test)]
 pub mod double;
+#[cfg(test)]
+mod migration_tests;
 #[cfg(test)]
 pub mod native;
 pub mod rows;
@@ -97,8 +100,8 @@ pub trait Storage {
     /// [`StorageError`].
     fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError>;
 
-    /// The checkpoint with this id, if the conversation can go back to it: it is an `entry` or a `truncate`, and no later `truncate` has
-    /// cut any of the messages that it covers.
+    /// The checkpoint with this id, if the conversation can go back to it: it is a `truncate`, or the `entry` of a run that continues no
+    /// message (another's last message is not what it was then), and no later `truncate` has cut any of the messages that it covers.
     ///
     /// # Errors
     /// [`StorageError`].

@@ -102,7 +102,8 @@ impl<S: Sql> SqlStorage<S> {
         }
         self.first_checkpoint(
             select_checkpoint!(
-                "WHERE id = ?1 AND kind IN ('entry', 'truncate') AND NOT EXISTS (SELECT 1 FROM checkpoint AS later \
+                "WHERE id = ?1 AND (kind = 'truncate' OR kind = 'entry' AND NOT EXISTS (SELECT 1 FROM run \
+                 WHERE run.id = point.run AND run.entry = 'tool_result')) AND NOT EXISTS (SELECT 1 FROM checkpoint AS later \
                  WHERE later.key > point.key AND later.kind = 'truncate' AND later.message_count < point.message_count) \
                  ORDER BY key"
             ),

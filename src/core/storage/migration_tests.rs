@@ -1,0 +1,117 @@
+//! A session that an older build has stored, on native SQLite: read as it lies there, migrated by its first write.
+
+use super::native::Native;
+use super::rows::{Pushed, RunRow, Write};
+use super::sql::{Sql, SqlStorage};
+use super::{Storage, StorageError};
+use crate::core::block::PARTS;
+use crate::core::ids::{Cursor, RequestKey, RunId, Sequence};
+use crate::core::run::RunStatus;
+use crate::core::time::Millis;
+
+/// The tables and rows as version 1 left them: it knew of no producers outside.
+const VERSION_1: [&str; 10] = [
+    "CREATE TABLE session (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, owner TEXT, salt TEXT NOT NULL, \
+     created INTEGER NOT NULL, floor INTEGER NOT NULL, run TEXT, status TEXT NOT NULL) STRICT",
+    "CREATE TABLE run (turn INTEGER PRIMARY KEY, id TEXT NOT NULL, status TEXT NOT NULL, entry TEXT NOT NULL, request_key TEXT, \
+     input_hash TEXT, start INTEGER NOT NULL, end_ INTEGER, message_index INTEGER NOT NULL, message_id TEXT NOT NULL, \
+     lease_until INTEGER NOT NULL, epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, vocabulary TEXT NOT NULL, agent TEXT NOT NULL, \
+     started INTEGER NOT NULL, ended INTEGER, error TEXT, retry_after_ms INTEGER) STRICT",
+    "CREATE TABLE chunk_block (key INTEGER PRIMARY KEY, last INTEGER NOT NULL, run TEXT NOT NULL, attempt TEXT, bytes BLOB NOT NULL) STRICT",
+    "CREATE TABLE message (key INTEGER PRIMARY KEY, id TEXT NOT NULL, role TEXT NOT NULL, run TEXT, json TEXT NOT NULL) STRICT",
+    "CREATE TABLE checkpoint (key INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, message_count INTEGER NOT NULL, \
+     sequence INTEGER NOT NULL, step_count INTEGER NOT NULL, run TEXT NOT NULL, state TEXT) STRICT",
+    "INSERT INTO session VALUES (1, 1, 'me', 'salt', 1000, 0, 'r1', 'active')",
+    "INSERT INTO run VALUES (1, 'r1', 'running', 'send', 'key', 'hash', 0, NULL, 1, 'msg_salt_1', 31000, 1, 1, 'ui', 'default', 1000, \
+     NULL, NULL, NULL)",
+    "INSERT INTO chunk_block VALUES (1024, 2, 'r1', NULL, x'6162')",
+    "INSERT INTO message VALUES (0, 'u1', 'user', 'r1', '\"hello\"')",
+    "INSERT INTO checkpoint VALUES (1024, 'cp_salt_1', 'entry', 1, 0, 0, 'r1', NULL)",
+];
+
+fn stored_by_version_1() -> SqlStorage<Native> {
+    let storage = Native::open();
+    for statement in VERSION_1 {
+        storage.connection().run(statement, &[], &mut |_| Ok(())).unwrap();
+    }
+    Native::reopen(&storage)
+}
+
+fn number(storage: &SqlStorage<Native>, statement: &'static str) -> u64 {
+    let mut number = None;
+    let mut read = |row: &dyn super::cells::Cells| {
+        number = row.integer(0);
+        Ok(())
+    };
+    storage.connection().run(statement, &[], &mut read).unwrap();
+    number.unwrap()
+}
+
+/// Columns of the table of runs, and the version that the session's row tells.
+fn schema(storage: &SqlStorage<Native>) -> (u64, u64) {
+    let columns = number(storage, "SELECT count(*) FROM pragma_table_info('run')");
+    (columns, number(storage, "SELECT version FROM session"))
+}
+
+fn extend() -> Write {
+    Write::ExtendBlock { key: PARTS, last: Sequence::new(3).unwrap(), bytes: b"c".to_vec() }
+}
+
+fn all(storage: &SqlStorage<Native>) -> (RunRow, String) {
+    let stored = storage.load().unwrap().unwrap();
+    let checkpoint = storage.rewind_point(&stored.checkpoint.as_ref().unwrap().id).unwrap();
+    assert_eq!(checkpoint, stored.checkpoint, "the table of runs is looked into");
+    let run = stored.run.unwrap();
+    assert_eq!(storage.run(&run.id).unwrap(), Some(run.clone()));
+    assert_eq!(storage.run_of_key(&RequestKey::parse("key").unwrap()).unwrap(), Some(run.clone()));
+    let rest = (stored.session, storage.messages(1).unwrap(), storage.kept(Cursor::START).unwrap().runs);
+    (run, format!("{rest:?}"))
+}
+
+#[test]
+fn a_session_of_version_1_is_read_as_it_is() {
+    let storage = stored_by_version_1();
+    let (run, _) = all(&storage);
+    assert_eq!((run.status, run.push.as_ref(), run.retry_after_ms), (RunStatus::Running, None, None));
+    assert_eq!(storage.blocks(Cursor::START, 99).unwrap()[0].bytes, b"ab");
+    assert_eq!(schema(&storage), (19, 1), "reading migrates nothing");
+}
+
+#[test]
+fn its_first_write_migrates_it() {
+    for restarts in [false, true] {
+        let mut storage = stored_by_version_1();
+        let before = all(&storage);
+        storage.apply(&[extend()]).unwrap();
+        if restarts {
+            storage = Native::reopen(&storage);
+        }
+        assert_eq!((schema(&storage), all(&storage)), ((20, 2), before.clone()));
+        assert_eq!(storage.blocks(Cursor::START, 99).unwrap()[0].bytes, b"abc");
+        let extend = Write::ExtendBlock { key: PARTS, last: Sequence::new(4).unwrap(), bytes: b"d".to_vec() };
+        assert_eq!(storage.apply(&[extend]), Ok(1), "once");
+        let push =
+            Some(Pushed { lease: Millis::new(9), next: 7, at: Cursor::new(3).unwrap(), result: Some("{}".into()) });
+        let row = RunRow { push, ..before.0 };
+        storage.apply(&[Write::Run(row.clone())]).unwrap();
+        assert_eq!(Native::reopen(&storage).run(&RunId::new("r1")).unwrap(), Some(row));
+    }
+}
+
+#[test]
+fn a_first_write_that_fails_leaves_it_as_it_was() {
+    let storage = stored_by_version_1();
+    let before = all(&storage);
+    let missing = Write::ExtendBlock { key: 9 * PARTS, last: Sequence::new(9).unwrap(), bytes: b"c".to_vec() };
+    assert_eq!(storage.apply(&[extend(), missing]), Err(StorageError::Corrupt("the open block is gone")));
+    assert_eq!((schema(&storage), all(&storage)), ((19, 1), before.clone()));
+    storage.apply(&[extend()]).unwrap();
+    assert_eq!((schema(&storage), all(&storage)), ((20, 2), before));
+}
+
+#[test]
+fn it_is_removed_without_being_migrated() {
+    let storage = stored_by_version_1();
+    storage.apply(&[Write::DropAll]).unwrap();
+    assert_eq!((storage.load(), storage.counts()), (Ok(None), Ok(Vec::new())));
+}
