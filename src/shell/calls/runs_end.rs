@@ -10,6 +10,7 @@ use worker::Response;
 use super::Answer;
 use super::refusals::{absent, facts, unread, unreadable};
 use super::runs::{fence, numbered};
+use crate::core::approval::Executor;
 use crate::core::caller::Caller;
 use crate::core::command::{Effects, WriteRefused};
 use crate::core::error::Code;
@@ -26,6 +27,7 @@ use crate::dialect::push::numbers::ProducerSeq;
 use crate::dialect::push::reason::{NotWhole, Refused};
 use crate::dialect::route::query_value;
 use crate::dialect::ui::tool_result::pending;
+use crate::model::push_agent::result;
 use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
 use crate::shell::host::Host;
@@ -282,15 +284,13 @@ impl Host {
             "superseded": row.status == RunStatus::Superseded,
         })));
         if row.status == RunStatus::SuspendedClientTool {
-            let mut answers = Vec::new();
+            let message = self.stored_message(row.message_index).map_err(|error| unreadable(&error))?;
+            let complete = pending(&message, Executor::Producer).is_empty();
+            let (messages, mut answers) = ([message], Vec::new());
             if let Some(end) = row.end {
-                let read = self.each_stored(end, None, &mut |stored| {
-                    answers.push(crate::model::push_agent::result(&stored.chunk));
-                });
+                let read = self.each_stored(end, None, &mut |stored| answers.push(result(&stored.chunk, &messages)));
                 read.map_err(|error| unreadable(&error))?;
             }
-            let message = self.stored_message(row.message_index).map_err(|error| unreadable(&error))?;
-            let complete = pending(&message, crate::core::approval::Executor::Producer).is_empty();
             seen.extend(facts(json!({ "answers": answers, "complete": complete })));
         }
         Ok(seen)
