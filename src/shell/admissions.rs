@@ -14,6 +14,7 @@ use crate::core::run::{EntryKind, Fence, Outcome, Vocabulary};
 use crate::core::storage::{CheckpointKind, RunRow};
 use crate::dialect::push::admit::{Admission, Folded, Opened};
 use crate::dialect::ui::response::OPENING_CHUNKS;
+use crate::dialect::ui::tool_result::abandon;
 
 /// The admission of the run that was written last, and its head at that time.
 pub type KnownAdmission = Option<(RunId, Cursor, Admission)>;
@@ -107,10 +108,14 @@ impl Host {
     /// Ends a pushed run that its producer does not end itself, keeping what it has said.
     pub fn bury_pushed(self: &Rc<Self>, run: &RunRow, outcome: Outcome) -> Result<(), HostError> {
         let mut records = Vec::new();
-        match self.admission_of(run) {
+        if run.end.is_some() {
+            self.forget_admission();
+        }
+        // What a paused run was answered stands behind its end.
+        match self.admission_of(&RunRow { end: None, ..run.clone() }) {
             Ok(mut admission) => {
                 records.extend(admission.close(true).into_iter().map(Record::from));
-                records.extend(self.last_commit(&run.id, &admission));
+                records.extend(self.abandoned(run, self.last_commit(&run.id, &admission)));
             }
             // Rows that cannot be read must not keep the run alive.
             Err(error) => console_error!("session {} run {}: {error}", self.log_name, run.id),
@@ -118,6 +123,18 @@ impl Host {
         self.forget_admission();
         console_log!("session {} run {}: settled without its producer", self.log_name, run.id);
         self.finish(&run.fence(), outcome, &records)
+    }
+
+    /// The last commit of a run that is broken off: its calls are given up, because a model refuses a conversation with an open one.
+    fn abandoned(&self, run: &RunRow, commit: Option<Record>) -> Option<Record> {
+        if let Some(Record::Commit(commit)) = commit {
+            return Some(Record::Commit(Commit { message: abandon(commit.message), ..commit }));
+        }
+        let last = self.session(|session| session.checkpoint().cloned()).ok()??;
+        let message = self.stored_message(run.message_index).ok().filter(|_| last.message_count > run.message_index)?;
+        let given_up = abandon(message.clone());
+        let commit = Commit { message: given_up, step_count: last.step_count, state: None };
+        (commit.message != message).then_some(Record::Commit(commit))
     }
 
     /// The commit of a run that ends here.

@@ -205,3 +205,47 @@ describe('deaths', () => {
     ok(await run.end())
   })
 })
+
+describe('a paused run that is broken off', () => {
+  test('keeps the answers that came, and gives up the calls that wait', async () => {
+    for (const last of [[], [ui.finish]]) {
+      const s = contract(set)
+      const run = await producer(s).open({ message: userMessage('ask me') })
+      const calls = [ui.call('c1', 'ask'), ui.call('c2', 'ask'), ui.stepEnd, ...last]
+      ok(await run.last([...says('I ask. ').slice(0, 4), ...calls], { pause: { kind: 'client_tool' } }))
+      await s.toolResult({ toolCallId: 'c1', output: 'one' })
+      const listening = run.control('?answers=1')
+      await s.stop()
+      assert.equal((await within(listening, 1000, 'the stop')).body.stopRequested, true)
+      const { body } = await s.snapshot()
+      assert.deepEqual(body.messages[1].parts.filter((p) => p.toolCallId).map((p) => [p.state, p.output]), [['output-available', 'one'], ['output-error', undefined]])
+      for (const version of ['7-latest', '6.0.0']) await validateMessages(version, body.messages)
+      assertWireBody(await (await s.sse(0)).collect())
+    }
+  })
+
+  test('Helix: the answers are told on the log as the client gave them, and the next run goes on', async () => {
+    const s = contract(set)
+    const p = producer(s)
+    const run = await p.open({ vocabulary: 'helix', message: userMessage('ask me') })
+    const asks = [{ type: 'step_start', step: 1 }, { type: 'text_delta', delta: 'I ask. ' }, { type: 'tool_start', toolCallId: 'c1', toolName: 'ask', arguments: {} }, { type: 'step_committed', step: 1 }]
+    ok(await run.last(asks, { pause: { kind: 'suspended_client_tool', pending: ['c1'] } }))
+    assert.equal((await s.snapshot()).body.status, 'paused')
+    await s.toolResult({ toolCallId: 'c1', output: 'one' })
+    const next = await p.open({ vocabulary: 'helix' })
+    const reader = await s.reconnect()
+    ok(await next.last([{ type: 'step_start', step: 1 }, { type: 'text_delta', delta: 'Thanks.' }, { type: 'step_committed', step: 1 }], { end: { status: 'completed' } }))
+    await assertChatBody(await reader.collect())
+    const { body } = await s.snapshot()
+    assert.deepEqual([body.messages.length, textOf(body.messages[1])], [2, 'I ask. Thanks.'])
+    assert.deepEqual(body.messages[1].parts.filter((part) => part.toolCallId).map((part) => [part.state, part.output]), [['output-available', 'one']])
+  })
+
+  test('a pause for calls that the message does not have is refused', async () => {
+    const run = await producer(set.session()).open({ message: userMessage('x') })
+    ok(await run.append(says('x').slice(0, 5)))
+    for (const pause of [{ pending: ['nobody'] }, { kind: 'siesta' }, { pending: 'c1' }]) assertRefused(await run.pause(pause), 400, JSON.stringify(pause))
+    ok(await run.pause({ kind: 'awaiting_children' }))
+    ok(await run.pause({ kind: 'awaiting_children' }, { seq: 5 }), 'a repeat')
+  })
+})
