@@ -114,8 +114,10 @@ impl Host {
         // What a paused run was answered stands behind its end.
         match self.admission_of(&RunRow { end: None, ..run.clone() }) {
             Ok(mut admission) => {
+                let own = self.has_own_words(run, &admission);
                 records.extend(admission.close(true).into_iter().map(Record::from));
-                records.extend(self.abandoned(run, self.last_commit(&run.id, &admission)));
+                let commit = if own { None } else { self.last_commit(&admission) };
+                records.extend(self.abandoned(run, commit));
             }
             // Rows that cannot be read must not keep the run alive.
             Err(error) => console_error!("session {} run {}: {error}", self.log_name, run.id),
@@ -137,14 +139,21 @@ impl Host {
         (commit.message != message).then_some(Record::Commit(commit))
     }
 
-    /// The commit of a run that ends here.
-    pub fn last_commit(&self, run: &RunId, admission: &Admission) -> Option<Record> {
-        let committed = self.session(|session| session.checkpoint().cloned()).ok().flatten();
-        let committed = committed.filter(|last| last.run == *run && last.kind == CheckpointKind::Step);
-        if committed.is_some_and(|last| last.sequence == admission.at()) {
-            // The producer has said already what the conversation is here.
-            return None;
-        }
+    /// Whether the conversation is here what the producer itself has said in its last commit, and not what its chunks make: then the run's
+    /// end leaves it so.
+    pub fn has_own_words(&self, run: &RunRow, admission: &Admission) -> bool {
+        let last = self.session(|session| session.checkpoint().cloned()).ok().flatten();
+        let Some(last) = last.filter(|last| last.run == run.id && last.kind == CheckpointKind::Step) else {
+            return false;
+        };
+        let stored = self.stored_message(run.message_index).ok().filter(|_| last.message_count > run.message_index);
+        last.sequence == admission.at()
+            && stored.is_some()
+            && admission.last().ok().is_some_and(|folded| folded.message != stored)
+    }
+
+    /// The commit of a run that ends here, when its chunks make one.
+    pub fn last_commit(&self, admission: &Admission) -> Option<Record> {
         let Folded { message, step_count, state, .. } = admission.last().ok()?;
         Some(Record::Commit(Commit { message: message?, step_count, state: state.map(|state| state.to_string()) }))
     }

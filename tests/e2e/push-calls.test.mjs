@@ -5,6 +5,7 @@ import { assertChatBody, assertRefused, assertWireBody } from './harness/asserti
 import { answerCall, assertAsStored, callingChat, saidLast } from './harness/calls.mjs'
 import { makeChat, textOf, validateMessages } from './harness/clients.mjs'
 import { answered, chunksIn, contract, deltasIn } from './harness/contract.mjs'
+import { textScript } from './harness/fake-model.mjs'
 import { producer, says, ui } from './harness/producer.mjs'
 import { userMessage } from './harness/session.mjs'
 import { stage } from './harness/stage.mjs'
@@ -47,6 +48,23 @@ describe('a paused run', () => {
     assert.deepEqual([body.status, body.messages.length, textOf(body.messages[1])], ['ended', 2, 'I ask. Thanks.'])
     assert.deepEqual(body.messages[1].parts.filter((part) => part.toolCallId).map((part) => part.state), ['output-available', 'output-error'])
     assert.equal((await run.control()).body.status, 'completed')
+  })
+
+  test('approvals and denials are told with their calls', async () => {
+    const s = contract(set)
+    const p = producer(s)
+    const run = await p.open({ message: userMessage('pay') })
+    const asks = ['c1', 'c2'].flatMap((id) => [ui.call(id, 'pay'), { type: 'tool-approval-request', approvalId: `own-${id}`, toolCallId: id }])
+    ok(await run.last([...says('May I? ').slice(0, 4), ...asks, ui.stepEnd], { pause: { kind: 'approval', pending: ['c1', 'c2'] } }))
+    await s.toolResult({ toolCallId: 'c1', approved: true })
+    await s.toolResult({ toolCallId: 'c2', approved: false, reason: 'too much' })
+    const told = await run.control('?answers=1')
+    assert.deepEqual([told.body.answers, told.body.complete], [[{ toolCallId: 'c1', approved: true }, { toolCallId: 'c2', approved: false, reason: 'too much' }], true])
+    const next = await p.open({})
+    ok(await next.last([{ type: 'tool-output-available', toolCallId: 'c1', output: 'paid' }, ...says('Done.').map((c) => (c.id ? { ...c, id: 'u' } : c))], { end: { status: 'completed' } }))
+    const { body } = await s.snapshot()
+    assert.deepEqual(body.messages[1].parts.filter((part) => part.toolCallId).map((part) => part.state), ['output-available', 'output-denied'])
+    for (const version of ['7-latest', '6.0.0']) await validateMessages(version, body.messages)
   })
 
   test('stays paused over its lease and over restarts', async () => {
@@ -121,6 +139,17 @@ describe('a paused run', () => {
   })
 })
 
+test('a retry takes the place of a live run; its producer is told', async () => {
+  const s = contract(set)
+  const run = await producer(s).open({ message: userMessage('again?') })
+  ok(await run.append(says('old').slice(0, 3)))
+  const listening = run.control()
+  set.model.script('again?', textScript(['by the model']))
+  const retried = await s.retry()
+  assert.deepEqual([(await within(listening, 1000, 'the word')).body.superseded], [true])
+  assert.equal(deltasIn(await retried.collect()), 'by the model')
+})
+
 describe('deaths', () => {
   const all = says(...Array.from({ length: 20 }, (_, i) => `w${i} `))
   const whole = all.filter((c) => c.type === 'text-delta').map((c) => c.delta).join('')
@@ -190,6 +219,17 @@ describe('deaths', () => {
     const row = async () => (await s.seam('storage', { json: 'load' })).body.ok.run
     const ended = await eventually(async () => (await row()).status === 'failed' && (await row()), { ms: 6000, what: 'the end of the run' })
     assert.equal(ended.error, 'producer_lost')
+  })
+
+  test('nobody follows: stopped after DETACHED_MS, and its producer is told', async () => {
+    await set.server.restart({ DETACHED_MS: 800 })
+    try {
+      const run = await producer(set.session()).open({ message: userMessage('x') })
+      const told = await within(run.control(), 5000, 'the stop')
+      assert.deepEqual([told.body.status, told.body.stopRequested], ['interrupted', true])
+    } finally {
+      await set.server.restart({ DETACHED_MS: '' })
+    }
   })
 
   test('what it costs: about one row a flush', async () => {

@@ -424,21 +424,36 @@ describe('ends', () => {
     }
   })
 
-  test('a reply larger than the session fails typed', async () => {
-    const small = { MAX_SESSION_BYTES: 1_000_000 }
-    await set.server.restart(small)
+  test('bounds: a line, a request, a session; a body of lines has none', async () => {
+    await set.server.restart({ MAX_SESSION_BYTES: 400_000, MAX_REQUEST_BYTES: 65_536 })
     try {
+      const long = 'x'.repeat(40_000)
       const { s, run } = await begun()
-      ok(await run.append([ui.step, ui.start()]))
+      const lines = run.lines()
+      lines.write(ui.step, ui.start(), ui.text(long), ui.text(long), ui.text(long))
+      assert.equal((await lines.end()).body.expected, 5)
+      const tooLong = run.lines()
+      tooLong.write(ui.text('a'), ui.text('y'.repeat(70_000)))
+      const refused = await tooLong.answer()
+      assert.deepEqual([refused.status, refused.body.index, refused.body.expected], [400, 1, 6])
+      const array = await run.append([ui.text(long), ui.text(long)])
+      assert.deepEqual([array.status, array.body.limitBytes], [413, 65_536])
       let last
-      for (let i = 0; i < 8; i++) {
-        last = await run.append([ui.text('x'.repeat(300_000))])
+      for (let i = 0; i < 10; i++) {
+        last = await run.append([ui.text(long)])
         if (last.status !== 200) break
       }
       assert.deepEqual([last.status, last.body.code], [409, 'state_session_full'])
       assert.equal((await s.snapshot()).body.errorDetail.code, 'state_session_full')
+      const other = await begun()
+      let count = 0
+      while (count++ < 8) ok(await other.run.append(count === 1 ? [ui.step, ui.start(), ui.text(long)] : [ui.text(long)]))
+      last = await other.run.last([ui.text(long + long.slice(0, 10_000)), ui.text('z')], { end: { status: 'completed' } })
+      if (last.status === 200) last = await other.run.append([])
+      assert.equal(last.status, 409)
+      assert.notEqual((await other.s.info()).runStatus, 'running')
     } finally {
-      await set.server.restart({ MAX_SESSION_BYTES: 1 << 30 })
+      await set.server.restart({ MAX_SESSION_BYTES: 1 << 30, MAX_REQUEST_BYTES: 16 << 20 })
     }
   })
 

@@ -190,8 +190,10 @@ impl Host {
         })?;
         let (outcome, result) = self.outcome_of(fence, control, &admission)?;
         let broken = matches!(outcome, Outcome::Failed(_) | Outcome::Interrupted);
+        let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        let own = run.is_some_and(|run| self.has_own_words(&run, &admission));
         records.extend(admission.close(broken).into_iter().map(Record::from));
-        records.extend(self.last_commit(&fence.run, &admission));
+        records.extend(if own { None } else { self.last_commit(&admission) });
         let effects = self.write_with_room(|session| {
             session.finish_pushed(now(), fence, outcome, &records, (number, result.clone()))
         });
