@@ -25,7 +25,7 @@ async function post(path, body, headers = {}) {
         headers: { 'content-type': 'application/json', ...headers },
         body: JSON.stringify(body),
       })
-      if (response.status < 500) return { status: response.status, ...(await response.json()) }
+      if (response.status < 500) return { ...(await response.json()), status: response.status }
     } catch {} // refused or cut: the numbers make a repeat harmless
     if (tries >= 60) throw new Error(`no answer from ${url}`)
     await sleep(500)

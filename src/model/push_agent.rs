@@ -80,26 +80,49 @@ pub fn body(told: Told<'_>) -> Value {
         "runId": told.run,
         "epoch": told.epoch,
         "leaseMs": told.lease_ms,
-        "messages": told.messages,
+        "messages": &told.messages,
         "appendUrl": told.append_url,
     });
     if told.entry == EntryKind::ToolResult
         && let Value::Object(map) = &mut body
     {
-        map.insert("results".into(), told.answers.iter().map(result).collect());
+        let results = told.answers.iter().map(|answer| result(answer, &told.messages)).collect();
+        map.insert("results".into(), results);
     }
     body
 }
 
-/// One answer, as `/tool-result` takes it.
-pub fn result(answer: &Chunk) -> Value {
-    let call = answer.get("toolCallId").cloned().unwrap_or_default();
+/// One answer, as `/tool-result` takes it. `messages`: the conversation with the answers in it.
+pub fn result(answer: &Chunk, messages: &[Value]) -> Value {
+    let call = answer.text("toolCallId").or_else(|| approved_call(answer, messages)).unwrap_or_default();
+    let approval = |approved: bool| {
+        let reason = calls(messages).find(|part| part.get("toolCallId").and_then(Value::as_str) == Some(call));
+        let reason = reason.and_then(|part| part.get("approval")?.get("reason")).filter(|reason| reason.is_string());
+        match reason {
+            Some(reason) => json!({ "toolCallId": call, "approved": approved, "reason": reason }),
+            None => json!({ "toolCallId": call, "approved": approved }),
+        }
+    };
     match answer.kind() {
         "tool-output-error" => json!({ "toolCallId": call, "errorText": answer.get("errorText") }),
-        "tool-output-denied" => json!({ "toolCallId": call, "approved": false }),
         "tool-output-available" => json!({ "toolCallId": call, "output": answer.get("output") }),
-        _ => json!({ "toolCallId": call, "approved": true }),
+        "tool-output-denied" => approval(false),
+        _ => approval(true),
     }
+}
+
+/// The call that an answer to an approval is about.
+fn approved_call<'a>(answer: &Chunk, messages: &'a [Value]) -> Option<&'a str> {
+    let id = answer.text("approvalId")?;
+    calls(messages)
+        .find(|part| part.get("approval").and_then(|approval| approval.get("id")?.as_str()) == Some(id))?
+        .get("toolCallId")?
+        .as_str()
+}
+
+/// The parts of a conversation, the newest message first.
+fn calls(messages: &[Value]) -> impl Iterator<Item = &Value> {
+    messages.iter().rev().filter_map(|message| message.get("parts")?.as_array()).flatten()
 }
 
 #[cfg(test)]
@@ -127,7 +150,10 @@ mod tests {
         let answers = [
             Chunk::new("tool-output-available").with("toolCallId", "a").with("output", 1),
             Chunk::new("tool-output-denied").with("toolCallId", "b"),
+            Chunk::new("tool-approval-response").with("approvalId", "r::c").with("approved", true),
         ];
+        let part = |call: &str, approval: Value| json!({ "type": "tool-x", "toolCallId": call, "approval": approval });
+        let parts = [part("b", json!({ "id": "r::b", "reason": "no" })), part("c", json!({ "id": "r::c" }))];
         let run = RunId::new("r");
         let told = Told {
             entry: EntryKind::ToolResult,
@@ -135,12 +161,14 @@ mod tests {
             run: &run,
             epoch: 1,
             lease_ms: 9,
-            messages: Vec::new(),
+            messages: vec![json!({ "id": "m", "role": "assistant", "parts": parts })],
             answers: &answers,
             append_url: "u".into(),
         };
         let said = body(told);
-        assert_eq!(said["results"], json!([{"toolCallId": "a", "output": 1}, {"toolCallId": "b", "approved": false}]));
+        let denied = json!({"toolCallId": "b", "approved": false, "reason": "no"});
+        let results = json!([{"toolCallId": "a", "output": 1}, denied, {"toolCallId": "c", "approved": true}]);
+        assert_eq!(said["results"], results);
         assert_eq!((&said["entry"], &said["epoch"]), (&json!("tool-result"), &json!(1)));
     }
 }

@@ -14,6 +14,7 @@ use crate::core::run::{EntryKind, Fence, Outcome, Vocabulary};
 use crate::core::storage::{CheckpointKind, RunRow};
 use crate::dialect::push::admit::{Admission, Folded, Opened};
 use crate::dialect::ui::response::OPENING_CHUNKS;
+use crate::dialect::ui::tool_result::abandon;
 
 /// The admission of the run that was written last, and its head at that time.
 pub type KnownAdmission = Option<(RunId, Cursor, Admission)>;
@@ -107,10 +108,16 @@ impl Host {
     /// Ends a pushed run that its producer does not end itself, keeping what it has said.
     pub fn bury_pushed(self: &Rc<Self>, run: &RunRow, outcome: Outcome) -> Result<(), HostError> {
         let mut records = Vec::new();
-        match self.admission_of(run) {
+        if run.end.is_some() {
+            self.forget_admission();
+        }
+        // What a paused run was answered stands behind its end.
+        match self.admission_of(&RunRow { end: None, ..run.clone() }) {
             Ok(mut admission) => {
+                let own = self.has_own_words(run, &admission);
                 records.extend(admission.close(true).into_iter().map(Record::from));
-                records.extend(self.last_commit(&run.id, &admission));
+                let commit = if own { None } else { self.last_commit(&admission) };
+                records.extend(self.abandoned(run, commit));
             }
             // Rows that cannot be read must not keep the run alive.
             Err(error) => console_error!("session {} run {}: {error}", self.log_name, run.id),
@@ -120,14 +127,33 @@ impl Host {
         self.finish(&run.fence(), outcome, &records)
     }
 
-    /// The commit of a run that ends here.
-    pub fn last_commit(&self, run: &RunId, admission: &Admission) -> Option<Record> {
-        let committed = self.session(|session| session.checkpoint().cloned()).ok().flatten();
-        let committed = committed.filter(|last| last.run == *run && last.kind == CheckpointKind::Step);
-        if committed.is_some_and(|last| last.sequence == admission.at()) {
-            // The producer has said already what the conversation is here.
-            return None;
+    /// The last commit of a run that is broken off: its calls are given up, because a model refuses a conversation with an open one.
+    fn abandoned(&self, run: &RunRow, commit: Option<Record>) -> Option<Record> {
+        if let Some(Record::Commit(commit)) = commit {
+            return Some(Record::Commit(Commit { message: abandon(commit.message), ..commit }));
         }
+        let last = self.session(|session| session.checkpoint().cloned()).ok()??;
+        let message = self.stored_message(run.message_index).ok().filter(|_| last.message_count > run.message_index)?;
+        let given_up = abandon(message.clone());
+        let commit = Commit { message: given_up, step_count: last.step_count, state: None };
+        (commit.message != message).then_some(Record::Commit(commit))
+    }
+
+    /// Whether the conversation is here what the producer itself has said in its last commit, and not what its chunks make: then the run's
+    /// end leaves it so.
+    pub fn has_own_words(&self, run: &RunRow, admission: &Admission) -> bool {
+        let last = self.session(|session| session.checkpoint().cloned()).ok().flatten();
+        let Some(last) = last.filter(|last| last.run == run.id && last.kind == CheckpointKind::Step) else {
+            return false;
+        };
+        let stored = self.stored_message(run.message_index).ok().filter(|_| last.message_count > run.message_index);
+        last.sequence == admission.at()
+            && stored.is_some()
+            && admission.last().ok().is_some_and(|folded| folded.message != stored)
+    }
+
+    /// The commit of a run that ends here, when its chunks make one.
+    pub fn last_commit(&self, admission: &Admission) -> Option<Record> {
         let Folded { message, step_count, state, .. } = admission.last().ok()?;
         Some(Record::Commit(Commit { message: message?, step_count, state: state.map(|state| state.to_string()) }))
     }

@@ -164,7 +164,7 @@ impl Host {
 
     /// Ends a run that has no producer in this object, from its last commit and the chunks behind it.
     pub(super) fn bury(self: &Rc<Self>, fence: &Fence, outcome: Outcome) -> Result<(), HostError> {
-        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned())?;
+        let run = self.session(|session| session.run().filter(|run| run.fence() == *fence).cloned())?;
         let Some(run) = run else { return Ok(()) };
         if run.push.is_some() {
             return self.bury_pushed(&run, outcome);

@@ -67,6 +67,12 @@ for (const program of PROGRAMS) {
     assertWireBody(await (await s.sse(0)).collect())
     assert.match(await start(program, s).ended(), /over already/)
 
+    const stopped = set.session()
+    const told = start(program, stopped)
+    await eventually(async () => (await words(stopped)) >= 2, { what: 'words in the log' })
+    await stopped.stop()
+    assert.match(await told.ended(), /stopped by a client/)
+
     const other = set.session()
     const running = start(program, other)
     await eventually(async () => (await words(other)) >= 4, { what: 'words in the log' })

@@ -5,6 +5,7 @@ import { assertChatBody, assertRefused, assertWireBody } from './harness/asserti
 import { answerCall, assertAsStored, callingChat, saidLast } from './harness/calls.mjs'
 import { makeChat, textOf, validateMessages } from './harness/clients.mjs'
 import { answered, chunksIn, contract, deltasIn } from './harness/contract.mjs'
+import { textScript } from './harness/fake-model.mjs'
 import { producer, says, ui } from './harness/producer.mjs'
 import { userMessage } from './harness/session.mjs'
 import { stage } from './harness/stage.mjs'
@@ -47,6 +48,23 @@ describe('a paused run', () => {
     assert.deepEqual([body.status, body.messages.length, textOf(body.messages[1])], ['ended', 2, 'I ask. Thanks.'])
     assert.deepEqual(body.messages[1].parts.filter((part) => part.toolCallId).map((part) => part.state), ['output-available', 'output-error'])
     assert.equal((await run.control()).body.status, 'completed')
+  })
+
+  test('approvals and denials are told with their calls', async () => {
+    const s = contract(set)
+    const p = producer(s)
+    const run = await p.open({ message: userMessage('pay') })
+    const asks = ['c1', 'c2'].flatMap((id) => [ui.call(id, 'pay'), { type: 'tool-approval-request', approvalId: `own-${id}`, toolCallId: id }])
+    ok(await run.last([...says('May I? ').slice(0, 4), ...asks, ui.stepEnd], { pause: { kind: 'approval', pending: ['c1', 'c2'] } }))
+    await s.toolResult({ toolCallId: 'c1', approved: true })
+    await s.toolResult({ toolCallId: 'c2', approved: false, reason: 'too much' })
+    const told = await run.control('?answers=1')
+    assert.deepEqual([told.body.answers, told.body.complete], [[{ toolCallId: 'c1', approved: true }, { toolCallId: 'c2', approved: false, reason: 'too much' }], true])
+    const next = await p.open({})
+    ok(await next.last([{ type: 'tool-output-available', toolCallId: 'c1', output: 'paid' }, ...says('Done.').map((c) => (c.id ? { ...c, id: 'u' } : c))], { end: { status: 'completed' } }))
+    const { body } = await s.snapshot()
+    assert.deepEqual(body.messages[1].parts.filter((part) => part.toolCallId).map((part) => part.state), ['output-available', 'output-denied'])
+    for (const version of ['7-latest', '6.0.0']) await validateMessages(version, body.messages)
   })
 
   test('stays paused over its lease and over restarts', async () => {
@@ -121,6 +139,17 @@ describe('a paused run', () => {
   })
 })
 
+test('a retry takes the place of a live run; its producer is told', async () => {
+  const s = contract(set)
+  const run = await producer(s).open({ message: userMessage('again?') })
+  ok(await run.append(says('old').slice(0, 3)))
+  const listening = run.control()
+  set.model.script('again?', textScript(['by the model']))
+  const retried = await s.retry()
+  assert.deepEqual([(await within(listening, 1000, 'the word')).body.superseded], [true])
+  assert.equal(deltasIn(await retried.collect()), 'by the model')
+})
+
 describe('deaths', () => {
   const all = says(...Array.from({ length: 20 }, (_, i) => `w${i} `))
   const whole = all.filter((c) => c.type === 'text-delta').map((c) => c.delta).join('')
@@ -192,6 +221,17 @@ describe('deaths', () => {
     assert.equal(ended.error, 'producer_lost')
   })
 
+  test('nobody follows: stopped after DETACHED_MS, and its producer is told', async () => {
+    await set.server.restart({ DETACHED_MS: 800 })
+    try {
+      const run = await producer(set.session()).open({ message: userMessage('x') })
+      const told = await within(run.control(), 5000, 'the stop')
+      assert.deepEqual([told.body.status, told.body.stopRequested], ['interrupted', true])
+    } finally {
+      await set.server.restart({ DETACHED_MS: '' })
+    }
+  })
+
   test('what it costs: about one row a flush', async () => {
     const s = set.session()
     const run = await producer(s).open({ message: userMessage('x') })
@@ -203,5 +243,49 @@ describe('deaths', () => {
     assert.equal(flushes, 40)
     assert.ok(rows <= flushes * 1.25, `${rows} rows for ${flushes} flushes`)
     ok(await run.end())
+  })
+})
+
+describe('a paused run that is broken off', () => {
+  test('keeps the answers that came, and gives up the calls that wait', async () => {
+    for (const last of [[], [ui.finish]]) {
+      const s = contract(set)
+      const run = await producer(s).open({ message: userMessage('ask me') })
+      const calls = [ui.call('c1', 'ask'), ui.call('c2', 'ask'), ui.stepEnd, ...last]
+      ok(await run.last([...says('I ask. ').slice(0, 4), ...calls], { pause: { kind: 'client_tool' } }))
+      await s.toolResult({ toolCallId: 'c1', output: 'one' })
+      const listening = run.control('?answers=1')
+      await s.stop()
+      assert.equal((await within(listening, 1000, 'the stop')).body.stopRequested, true)
+      const { body } = await s.snapshot()
+      assert.deepEqual(body.messages[1].parts.filter((p) => p.toolCallId).map((p) => [p.state, p.output]), [['output-available', 'one'], ['output-error', undefined]])
+      for (const version of ['7-latest', '6.0.0']) await validateMessages(version, body.messages)
+      assertWireBody(await (await s.sse(0)).collect())
+    }
+  })
+
+  test('Helix: the answers are told on the log as the client gave them, and the next run goes on', async () => {
+    const s = contract(set)
+    const p = producer(s)
+    const run = await p.open({ vocabulary: 'helix', message: userMessage('ask me') })
+    const asks = [{ type: 'step_start', step: 1 }, { type: 'text_delta', delta: 'I ask. ' }, { type: 'tool_start', toolCallId: 'c1', toolName: 'ask', arguments: {} }, { type: 'step_committed', step: 1 }]
+    ok(await run.last(asks, { pause: { kind: 'suspended_client_tool', pending: ['c1'] } }))
+    assert.equal((await s.snapshot()).body.status, 'paused')
+    await s.toolResult({ toolCallId: 'c1', output: 'one' })
+    const next = await p.open({ vocabulary: 'helix' })
+    const reader = await s.reconnect()
+    ok(await next.last([{ type: 'step_start', step: 1 }, { type: 'text_delta', delta: 'Thanks.' }, { type: 'step_committed', step: 1 }], { end: { status: 'completed' } }))
+    await assertChatBody(await reader.collect())
+    const { body } = await s.snapshot()
+    assert.deepEqual([body.messages.length, textOf(body.messages[1])], [2, 'I ask. Thanks.'])
+    assert.deepEqual(body.messages[1].parts.filter((part) => part.toolCallId).map((part) => [part.state, part.output]), [['output-available', 'one']])
+  })
+
+  test('a pause for calls that the message does not have is refused', async () => {
+    const run = await producer(set.session()).open({ message: userMessage('x') })
+    ok(await run.append(says('x').slice(0, 5)))
+    for (const pause of [{ pending: ['nobody'] }, { kind: 'siesta' }, { pending: 'c1' }]) assertRefused(await run.pause(pause), 400, JSON.stringify(pause))
+    ok(await run.pause({ kind: 'awaiting_children' }))
+    ok(await run.pause({ kind: 'awaiting_children' }, { seq: 5 }), 'a repeat')
   })
 })

@@ -4,6 +4,7 @@ import { describe, test } from 'node:test'
 import { assertChatBody, assertRefused, assertWireBody } from './harness/assertions.mjs'
 import { textOf } from './harness/clients.mjs'
 import { chunksIn, deltasIn } from './harness/contract.mjs'
+import { gate, textScript } from './harness/fake-model.mjs'
 import { producer, says, ui } from './harness/producer.mjs'
 import { call, userMessage } from './harness/session.mjs'
 import { stage } from './harness/stage.mjs'
@@ -91,6 +92,32 @@ describe('claims', () => {
     assert.deepEqual([later.status, later.body.code], [409, 'state_run_ended'], 'also when another run has followed')
   })
 
+  test('a claim ends an open body of the one before at its next line', async () => {
+    const { s, p, run } = await begun({ runId: 'run-b' })
+    const lines = run.lines()
+    lines.write(ui.step, ui.start(), ui.text('a'))
+    await eventually(async () => (await s.info()).head >= 5)
+    const mine = p.at((await p.ask({ vocabulary: 'ui', runId: 'run-b' })).body)
+    lines.write(ui.text('from the past'))
+    assert.equal((await lines.answer()).status, 403)
+    ok(await mine.append([ui.text('b'), ui.end(), ui.stepEnd]))
+    ok(await mine.end())
+    assert.equal(textOf(await replyOf(s)), 'ab')
+  })
+
+  test('a run of the object itself is not for sale', async () => {
+    const s = set.session()
+    set.model.script('in the object', textScript(['part', gate()]))
+    const sent = await s.send('in the object')
+    await sent.until((f) => f.data?.includes('part'))
+    const { runId } = await s.info()
+    const refused = await producer(s).ask({ vocabulary: 'ui', runId })
+    assertRefused(refused, 400)
+    assertRefused(await producer(s).at({ runId, epoch: 1 }).append([ui.step]), 409)
+    assert.equal((await s.info()).runStatus, 'running')
+    await s.stop()
+  })
+
   test('a request key starts one run, and belongs to one input', async () => {
     const s = set.session()
     const p = producer(s)
@@ -137,6 +164,8 @@ describe('claims', () => {
   test('runs that cannot be opened are refused, and leave nothing', async () => {
     const s = set.session()
     const p = producer(s)
+    const twice = userMessage('twice')
+    assertRefused(await p.ask({ vocabulary: 'ui', messages: [twice, twice] }), 400, 'one id twice')
     for (const json of [
       {},
       { vocabulary: 'klingon' },
@@ -266,18 +295,24 @@ describe('lines', () => {
     broken.raw('{no json\n')
     const unread = await broken.answer()
     assert.deepEqual([unread.status, unread.body.index, unread.body.expected], [400, 1, 4])
+    const late = run.lines({ seq: 3 })
+    late.write(ui.text('b'), ui.text('c'))
+    await eventually(async () => (await s.log()).some((c) => c.chunk.delta === 'c'))
+    late.write(ui.text('x', 'nobody'))
+    const second = await late.answer()
+    assert.deepEqual([second.status, second.body.index, second.body.number, second.body.expected], [400, 2, 5, 5], 'counted from the first line of the body')
     const early = run.lines({ seq: 9 })
     early.write(ui.text('z'))
     const gap = await early.answer()
-    assert.deepEqual([gap.status, gap.body.code, gap.body.expected], [409, 'state_producer_gap', 4])
-    const open = run.lines({ seq: 4 })
-    open.write(ui.text('c'))
-    await eventually(async () => (await s.log()).some((c) => c.chunk.delta === 'c'))
-    await s.stop()
+    assert.deepEqual([gap.status, gap.body.code, gap.body.expected], [409, 'state_producer_gap', 5])
+    const open = run.lines({ seq: 5 })
     open.write(ui.text('d'))
+    await eventually(async () => (await s.log()).some((c) => c.chunk.delta === 'd'))
+    await s.stop()
+    open.write(ui.text('e'))
     const stopped = await open.answer()
     assert.deepEqual([stopped.status, stopped.body.code, stopped.body.stopRequested], [409, 'state_run_ended', true])
-    assert.equal(textOf(await replyOf(s)), 'abc')
+    assert.equal(textOf(await replyOf(s)), 'abcd')
   })
 })
 
@@ -335,6 +370,8 @@ describe('commits', () => {
     assert.deepEqual([body.stepCount, body.messages.map(textOf)], [4, ['hello', 'summary', 'second']])
     assert.equal(body.messages[1].id, run.claim.resumeMessageId, 'the message that responses write')
     assertRefused(await run.commit({ messages: [{ role: 'assistant' }] }), 400)
+    ok(await run.end())
+    assert.deepEqual((await s.snapshot()).body.messages.map(textOf), ['hello', 'summary', 'second'], 'nothing was said behind the commit')
   })
 })
 
@@ -387,21 +424,36 @@ describe('ends', () => {
     }
   })
 
-  test('a reply larger than the session fails typed', async () => {
-    const small = { MAX_SESSION_BYTES: 1_000_000 }
-    await set.server.restart(small)
+  test('bounds: a line, a request, a session; a body of lines has none', async () => {
+    await set.server.restart({ MAX_SESSION_BYTES: 400_000, MAX_REQUEST_BYTES: 65_536 })
     try {
+      const long = 'x'.repeat(40_000)
       const { s, run } = await begun()
-      ok(await run.append([ui.step, ui.start()]))
+      const lines = run.lines()
+      lines.write(ui.step, ui.start(), ui.text(long), ui.text(long), ui.text(long))
+      assert.equal((await lines.end()).body.expected, 5)
+      const tooLong = run.lines()
+      tooLong.write(ui.text('a'), ui.text('y'.repeat(70_000)))
+      const refused = await tooLong.answer()
+      assert.deepEqual([refused.status, refused.body.index, refused.body.expected], [400, 1, 6])
+      const array = await run.append([ui.text(long), ui.text(long)])
+      assert.deepEqual([array.status, array.body.limitBytes], [413, 65_536])
       let last
-      for (let i = 0; i < 8; i++) {
-        last = await run.append([ui.text('x'.repeat(300_000))])
+      for (let i = 0; i < 10; i++) {
+        last = await run.append([ui.text(long)])
         if (last.status !== 200) break
       }
       assert.deepEqual([last.status, last.body.code], [409, 'state_session_full'])
       assert.equal((await s.snapshot()).body.errorDetail.code, 'state_session_full')
+      const other = await begun()
+      let count = 0
+      while (count++ < 8) ok(await other.run.append(count === 1 ? [ui.step, ui.start(), ui.text(long)] : [ui.text(long)]))
+      last = await other.run.last([ui.text(long + long.slice(0, 10_000)), ui.text('z')], { end: { status: 'completed' } })
+      if (last.status === 200) last = await other.run.append([])
+      assert.equal(last.status, 409)
+      assert.notEqual((await other.s.info()).runStatus, 'running')
     } finally {
-      await set.server.restart({ MAX_SESSION_BYTES: 1 << 30 })
+      await set.server.restart({ MAX_SESSION_BYTES: 1 << 30, MAX_REQUEST_BYTES: 16 << 20 })
     }
   })
 

@@ -54,6 +54,9 @@ pub enum Refusal {
     /// A message without what every message has.
     #[error("messages[{0}] must be an object with a string id and a string role, nested at most 100 levels")]
     Outline(usize),
+    /// Two messages of one id.
+    #[error("messages[{0}] has the id of a message before it")]
+    Twice(usize),
     /// The request key.
     #[error(transparent)]
     RequestKey(#[from] InvalidRequestKey),
@@ -329,6 +332,9 @@ fn check_messages(messages: &[Value], vocabulary: Vocabulary) -> Result<(), Refu
         let is_text = |key: &str| message.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
         if is_too_deep(message) || !is_text("id") || !is_text("role") {
             return Err(Refusal::Outline(index));
+        }
+        if messages.iter().take(index).any(|before| before.get("id") == message.get("id")) {
+            return Err(Refusal::Twice(index));
         }
         if vocabulary != Vocabulary::Opaque {
             validate_message(message).map_err(|invalid| Refusal::Message { index, invalid })?;

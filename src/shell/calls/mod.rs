@@ -2,7 +2,7 @@
 //!
 //! * [`send`]: a chat POST. [`results`]: answers to a suspended run's calls. [`resume`]: responses that follow what is there.
 //! * [`control`]: stop, retry and delete.
-//! * [`runs`] and [`runs_end`]: what producers outside ask.
+//! * [`runs`], [`runs_append`] and [`runs_end`]: what producers outside ask.
 //! * [`wire`]: `/sse`, `/info`, `/chunks` and the snapshot.
 //! * [`refusals`]: why a call is refused.
 
@@ -11,6 +11,7 @@ mod refusals;
 mod results;
 mod resume;
 mod runs;
+mod runs_append;
 mod runs_end;
 mod send;
 mod wire;

@@ -10,6 +10,7 @@ use worker::Response;
 use super::Answer;
 use super::refusals::{absent, facts, unread, unreadable};
 use super::runs::{fence, numbered};
+use crate::core::approval::Executor;
 use crate::core::caller::Caller;
 use crate::core::command::{Effects, WriteRefused};
 use crate::core::error::Code;
@@ -26,6 +27,7 @@ use crate::dialect::push::numbers::ProducerSeq;
 use crate::dialect::push::reason::{NotWhole, Refused};
 use crate::dialect::route::query_value;
 use crate::dialect::ui::tool_result::pending;
+use crate::model::push_agent::result;
 use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
 use crate::shell::host::Host;
@@ -188,8 +190,10 @@ impl Host {
         })?;
         let (outcome, result) = self.outcome_of(fence, control, &admission)?;
         let broken = matches!(outcome, Outcome::Failed(_) | Outcome::Interrupted);
+        let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        let own = run.is_some_and(|run| self.has_own_words(&run, &admission));
         records.extend(admission.close(broken).into_iter().map(Record::from));
-        records.extend(self.last_commit(&fence.run, &admission));
+        records.extend(if own { None } else { self.last_commit(&admission) });
         let effects = self.write_with_room(|session| {
             session.finish_pushed(now(), fence, outcome, &records, (number, result.clone()))
         });
@@ -282,15 +286,13 @@ impl Host {
             "superseded": row.status == RunStatus::Superseded,
         })));
         if row.status == RunStatus::SuspendedClientTool {
-            let mut answers = Vec::new();
+            let message = self.stored_message(row.message_index).map_err(|error| unreadable(&error))?;
+            let complete = pending(&message, Executor::Producer).is_empty();
+            let (messages, mut answers) = ([message], Vec::new());
             if let Some(end) = row.end {
-                let read = self.each_stored(end, None, &mut |stored| {
-                    answers.push(crate::model::push_agent::result(&stored.chunk));
-                });
+                let read = self.each_stored(end, None, &mut |stored| answers.push(result(&stored.chunk, &messages)));
                 read.map_err(|error| unreadable(&error))?;
             }
-            let message = self.stored_message(row.message_index).map_err(|error| unreadable(&error))?;
-            let complete = pending(&message, crate::core::approval::Executor::Producer).is_empty();
             seen.extend(facts(json!({ "answers": answers, "complete": complete })));
         }
         Ok(seen)
