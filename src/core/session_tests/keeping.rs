@@ -5,7 +5,7 @@ use super::world::{POLICY, World, place};
 use crate::core::error::Code;
 use crate::core::ids::Cursor;
 use crate::core::run::{Fence, Outcome};
-use crate::core::session::KEEP_ALIVE;
+use crate::core::session::keep_alive;
 use crate::core::storage::{Storage, Write};
 use crate::core::time::UnixMillis;
 
@@ -106,7 +106,7 @@ impl World {
     fn check_alarm(&self, facts: &Facts) {
         let (now, alarm) = (self.now, self.session.alarm(self.now));
         assert_eq!(alarm.is_some(), facts.exists);
-        let keep_alive = facts.running().map(|_| now.after(KEEP_ALIVE));
+        let keep_alive = facts.running().map(|_| now.after(keep_alive(POLICY.lease)));
         assert!(keep_alive.is_none_or(|latest| alarm <= Some(latest)));
         // A memory that was loaded learns of older runs when it retains for the first time.
         if let Some(size) = self.session.log().size() {
