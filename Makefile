@@ -1,6 +1,6 @@
 # Everything here sets up what it needs first; see CONTRIBUTING.md.
 
-.PHONY: help run build test check bench setup clean
+.PHONY: help run build test check bench chaos setup clean
 .DEFAULT_GOAL := help
 
 # Relative paths in STATE and ENV_FILE start where make was called, also with `make -C`.
@@ -13,6 +13,7 @@ help:
 	@echo 'make check   format and lint, host and wasm'
 	@echo 'make build   src/ -> build/'
 	@echo 'make bench   the measured budgets'
+	@echo 'make chaos   the kill campaign (SEED=n, COUNT=200, LANES=2)'
 	@echo 'make setup   only bring what is missing'
 	@echo 'make clean   remove what was built here (the cache of tools stays)'
 
@@ -30,6 +31,9 @@ check:
 
 bench:
 	@worker-build/bench.sh
+
+chaos:
+	@worker-build/chaos.sh
 
 setup:
 	@worker-build/setup.sh

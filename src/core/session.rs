@@ -31,8 +31,13 @@ use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
 use push::last_words;
 
-/// Time between the alarms of a live run inside the object: outgoing traffic does not keep an object in memory.
+/// Longest time between the alarms of a live run inside the object: outgoing traffic does not keep an object in memory.
 pub const KEEP_ALIVE: Millis = Millis::new(60_000);
+
+/// Time between the alarms of a live run inside the object: whenever it dies, its next alarm is no further away than its lease.
+pub fn keep_alive(lease: Millis) -> Millis {
+    KEEP_ALIVE.min(lease).max(Millis::new(1_000))
+}
 
 /// The stream's own status (`spec/helix.md` 1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

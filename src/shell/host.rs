@@ -27,7 +27,7 @@ use crate::core::command::Effects;
 use crate::core::counters::{Counters, add};
 use crate::core::digest;
 use crate::core::log::Ticket;
-use crate::core::session::{KEEP_ALIVE, Session};
+use crate::core::session::{Session, keep_alive};
 use crate::core::storage::sql::SqlStorage;
 use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
@@ -254,7 +254,7 @@ impl Host {
                 [next, self.detached_until()].into_iter().flatten().min()
             }
             // The runtime tries again a few times only.
-            Err(_) => Some(now().after(KEEP_ALIVE)),
+            Err(_) => Some(now().after(keep_alive(self.config.settings.lease))),
         };
         self.arm(next);
         settled

@@ -202,6 +202,7 @@ impl Host {
 
     /// The producer has more. `false` when its run is no longer this one's to write.
     pub fn produce(self: &Rc<Self>, fence: &Fence, chunks: Vec<Chunk>) -> bool {
+        let said = !chunks.is_empty();
         let restarts = chunks.iter().any(|chunk| chunk.kind() == "reset-step");
         let mine = self.with_production(fence, |production| {
             if chunks.iter().any(|chunk| ends_call(chunk.kind())) {
@@ -215,7 +216,9 @@ impl Host {
         if mine.is_none() {
             return false;
         }
-        self.renew(fence);
+        if said {
+            self.renew(fence);
+        }
         if restarts {
             self.begin_attempt(fence);
         } else {

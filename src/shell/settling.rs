@@ -16,7 +16,7 @@ use crate::core::counters::add;
 use crate::core::error::{Code, Failure};
 use crate::core::record::Record;
 use crate::core::run::{EntryKind, Fence, Outcome};
-use crate::core::session::KEEP_ALIVE;
+use crate::core::session::keep_alive;
 use crate::core::storage::{CheckpointKind, RunRow, Storage};
 use crate::core::time::Millis;
 use crate::dialect::ui::tool_result::pending;
@@ -119,7 +119,7 @@ impl Host {
     pub(super) fn settle_or_come_back(self: &Rc<Self>) {
         if self.settle().is_err() {
             self.evict_all();
-            self.arm(Some(now().after(KEEP_ALIVE)));
+            self.arm(Some(now().after(keep_alive(self.config.settings.lease))));
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a session keeps and when it goes: retention, the size limit, the end of an idle session, and the alarm for all of it.
 
-use super::{KEEP_ALIVE, Session};
+use super::{Session, keep_alive};
 use crate::core::command::Effects;
 use crate::core::retention::Kept;
 use crate::core::run::RunStatus;
@@ -59,7 +59,7 @@ impl Session {
             return Some(run.lease_until);
         }
         let first = run.started.after(self.policy.lease);
-        let keep_alive = now.after(KEEP_ALIVE);
+        let keep_alive = now.after(keep_alive(self.policy.lease));
         Some(if now < first { first.min(keep_alive) } else { keep_alive })
     }
 

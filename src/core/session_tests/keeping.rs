@@ -5,7 +5,7 @@ use super::world::{POLICY, World, place};
 use crate::core::error::Code;
 use crate::core::ids::Cursor;
 use crate::core::run::{Fence, Outcome};
-use crate::core::session::KEEP_ALIVE;
+use crate::core::session::keep_alive;
 use crate::core::storage::{Storage, Write};
 use crate::core::time::UnixMillis;
 
@@ -107,12 +107,12 @@ impl World {
         let (now, alarm) = (self.now, self.session.alarm(self.now));
         assert_eq!(alarm.is_some(), facts.exists);
         let lease = facts.running().filter(|run| run.push.is_some()).map(|_| self.lease_until);
-        let keep_alive = facts.running().filter(|run| run.push.is_none()).map(|_| now.after(KEEP_ALIVE));
-        assert!(keep_alive.or(lease).is_none_or(|latest| alarm <= Some(latest)));
+        let kept_alive = facts.running().filter(|run| run.push.is_none()).map(|_| now.after(keep_alive(POLICY.lease)));
+        assert!(kept_alive.or(lease).is_none_or(|latest| alarm <= Some(latest)));
         // A memory that was loaded learns of older runs when it retains for the first time.
         if let Some(size) = self.session.log().size() {
             let planned = [end_of_retention(facts), expiry(facts), lease].into_iter().flatten().min();
-            match keep_alive {
+            match kept_alive {
                 None => assert_eq!(alarm, planned),
                 Some(_) => {
                     assert!(alarm == planned || (alarm > Some(now) && planned.is_none_or(|at| alarm < Some(at))))

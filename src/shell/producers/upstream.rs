@@ -35,6 +35,10 @@ pub(super) trait Reply {
     fn outcome(&self) -> Option<Outcome>;
 }
 
+/// Bytes of an event that is not whole yet which count as a sign of life. Fewer, without the end of a line, do not: who drips a byte a second
+/// would never lapse.
+const SIGN_OF_LIFE: usize = 1 << 10;
+
 /// Sends the request and feeds the run with what the answer says, until its end. A status other than 200 is a failure; a redirect is not
 /// followed, because headers must not travel to another host.
 pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produced {
@@ -46,6 +50,7 @@ pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) 
     if response.status() != 200 {
         return Err(refusal(&response, &mut reader).await);
     }
+    let mut waiting = 0_usize;
     loop {
         if let Some(outcome) = reply.outcome() {
             if let Some(reader) = &reader {
@@ -54,7 +59,14 @@ pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) 
             return Ok(Some(outcome));
         }
         let batch = match read(&mut reader).await {
-            Ok(Some(bytes)) => reply.push(&bytes),
+            Ok(Some(bytes)) => {
+                waiting = waiting.saturating_add(bytes.len());
+                if waiting >= SIGN_OF_LIFE || bytes.contains(&b'\n') {
+                    waiting = 0;
+                    job.host.renew(&job.fence);
+                }
+                reply.push(&bytes)
+            }
             // A body that broke may have said all that it had to say.
             Ok(None) | Err(_) => reply.end(),
         };
