@@ -130,7 +130,8 @@ impl Storage for Double {
             truncated: tables.checkpoints.values().rfind(|c| c.kind == CheckpointKind::Truncate).map(|c| c.id.clone()),
             checkpoint: tables.checkpoints.values().next_back().cloned(),
             last_block: tables.blocks.values().next_back().map(|block| {
-                let row = BlockRow { bytes: Vec::new(), run: block.run.clone(), attempt: block.attempt.clone(), ..*block };
+                let row =
+                    BlockRow { bytes: Vec::new(), run: block.run.clone(), attempt: block.attempt.clone(), ..*block };
                 (row, block.bytes.len())
             }),
         }))
