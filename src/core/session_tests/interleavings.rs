@@ -159,10 +159,58 @@ proptest! {
     }
 }
 
+// Together 10,000 cases of producers outside, in two properties so that they run beside each other.
 proptest! {
-    #![proptest_config(cases("producers outside", 10_000))]
+    #![proptest_config(cases("producers outside", 5_000))]
     #[test]
-    fn producers_outside_lose_nothing_and_double_nothing(script in prop::collection::vec(act_outside(), 1..24)) {
+    fn producers_outside_lose_nothing_and_double_nothing(script in prop::collection::vec(act_outside(), 1..18)) {
+        play(script);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases("two claims of one run", 5_000))]
+    #[test]
+    fn two_claims_of_one_run_are_one_writer(
+        inputs in 0_usize..3, opening in 0_usize..3, lease in 4_000_u64..50_000,
+        script in prop::collection::vec(act_outside(), 1..12),
+    ) {
+        let start = Act::Start(Wish::Push { inputs, supersede: false, apt: true }, None, opening, Some(lease));
+        play([start, Act::Claim(0)].into_iter().chain(script).collect());
+    }
+}
+
+/// Scripts that once failed, in words: a seed means another script as soon as a strategy changes.
+#[test]
+fn what_has_failed_before() {
+    let send = || Act::Start(Wish::Send { apt: true }, None, 0, None);
+    let push = || Act::Start(Wish::Push { inputs: 1, supersede: false, apt: true }, None, 0, Some(5_000));
+    let says = |words: &[Word], outcome| Act::Send(0, 0, words.to_vec(), outcome);
+    let own = |messages| Word::Commit { back: 0, messages, state: true };
+    let results = Act::Start(Wish::Results, None, 0, Some(5_000));
+    for script in [
+        // A reader of the whole stream, and a run that is superseded before its first chunk.
+        vec![
+            send(),
+            Act::Open(None, 0),
+            Act::Open(None, 0),
+            Act::Start(Wish::Rewind { keep: 0, input: false }, None, 1, None),
+        ],
+        // A paused run of several messages that is continued.
+        vec![push(), says(&[Word::Chunk(0), own(3)], Some(Outcome::Suspended)), results.clone(), says(&[own(1)], None)],
+        // A fold in the place of several messages, and one that must not take it.
+        vec![push(), says(&[own(3)], None), says(&[Word::Chunk(0)], Some(Outcome::Completed))],
+        vec![push(), says(&[own(3)], Some(Outcome::Completed))],
+        vec![push(), says(&[own(3)], None), Act::Stop(false)],
+        // A rewind that would leave the calls of a suspended run, and one to an entry whose message has changed.
+        vec![
+            send(),
+            Act::Write(0, vec![Some(0), None], Some(Outcome::Suspended)),
+            Act::Start(Wish::Rewind { keep: 2, input: false }, None, 0, None),
+            results,
+            Act::Start(Wish::GoBack { point: 2, input: false }, None, 0, None),
+        ],
+    ] {
         play(script);
     }
 }

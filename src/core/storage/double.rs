@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::rows::{
     Block, BlockRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write,
@@ -33,14 +34,14 @@ struct Tables {
 /// In-memory [`Storage`]. `history[0]` is what is durable; each applied transaction adds a state that a crash may lose.
 #[derive(Default)]
 pub struct Double {
-    history: RefCell<Vec<Tables>>,
+    history: RefCell<Vec<Rc<Tables>>>,
     fault: Cell<Option<Fault>>,
 }
 
 impl Double {
     /// Empty storage.
     pub fn new() -> Self {
-        Self { history: RefCell::new(vec![Tables::default()]), fault: Cell::new(None) }
+        Self { history: RefCell::new(vec![Rc::default()]), fault: Cell::new(None) }
     }
 
     /// The next [`Storage::apply`] fails.
@@ -64,16 +65,16 @@ impl Double {
 
     /// The rows of all runs.
     pub fn runs(&self) -> Vec<RunRow> {
-        self.history.try_borrow().unwrap().last().unwrap().runs.values().cloned().collect()
+        self.tables().runs.values().cloned().collect()
     }
 
     /// The rows of all checkpoints.
     pub fn checkpoints(&self) -> Vec<CheckpointRow> {
-        self.history.try_borrow().unwrap().last().unwrap().checkpoints.values().cloned().collect()
+        self.tables().checkpoints.values().cloned().collect()
     }
 
-    fn tables(&self) -> Tables {
-        self.history.try_borrow().unwrap().last().unwrap().clone()
+    fn tables(&self) -> Rc<Tables> {
+        Rc::clone(self.history.try_borrow().unwrap().last().unwrap())
     }
 }
 
@@ -123,14 +124,15 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
 impl Storage for Double {
     fn load(&self) -> Result<Option<Stored>, StorageError> {
         let tables = self.tables();
-        Ok(tables.session.map(|session| Stored {
+        Ok(tables.session.clone().map(|session| Stored {
             session,
-            run: tables.runs.into_values().next_back(),
+            run: tables.runs.values().next_back().cloned(),
             truncated: tables.checkpoints.values().rfind(|c| c.kind == CheckpointKind::Truncate).map(|c| c.id.clone()),
-            checkpoint: tables.checkpoints.into_values().next_back(),
-            last_block: tables.blocks.into_values().next_back().map(|block| {
-                let len = block.bytes.len();
-                (BlockRow { bytes: Vec::new(), ..block }, len)
+            checkpoint: tables.checkpoints.values().next_back().cloned(),
+            last_block: tables.blocks.values().next_back().map(|block| {
+                let row =
+                    BlockRow { bytes: Vec::new(), run: block.run.clone(), attempt: block.attempt.clone(), ..*block };
+                (row, block.bytes.len())
             }),
         }))
     }
@@ -140,9 +142,9 @@ impl Storage for Double {
         if fault == Some(Fault::Before) {
             return Err(StorageError::Failed("injected before the write".into()));
         }
-        let mut tables = self.tables();
+        let mut tables = (*self.tables()).clone();
         writes.iter().try_for_each(|write| change(&mut tables, write))?;
-        self.history.try_borrow_mut().unwrap().push(tables);
+        self.history.try_borrow_mut().unwrap().push(Rc::new(tables));
         match fault {
             Some(_) => Err(StorageError::Failed("injected after the write".into())),
             None => Ok(writes.len() as u64),
@@ -152,20 +154,21 @@ impl Storage for Double {
     fn blocks(&self, cursor: Cursor, max_bytes: usize) -> Result<Vec<Block>, StorageError> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut size = 0;
-        for row in self.tables().blocks.into_values().filter(|row| cursor.lacks(row.last)) {
+        let tables = self.tables();
+        for row in tables.blocks.values().filter(|row| cursor.lacks(row.last)) {
             let is_part = row.key % PARTS != 0;
             if !is_part && !blocks.is_empty() && size >= max_bytes {
                 break;
             }
             size += row.bytes.len();
             match blocks.last_mut() {
-                Some(block) if is_part => block.bytes.extend(row.bytes),
+                Some(block) if is_part => block.bytes.extend(&row.bytes),
                 _ => blocks.push(Block {
                     first: first_of(row.key).unwrap(),
                     last: row.last,
-                    run: row.run,
-                    attempt: row.attempt,
-                    bytes: row.bytes,
+                    run: row.run.clone(),
+                    attempt: row.attempt.clone(),
+                    bytes: row.bytes.clone(),
                 }),
             }
         }
@@ -173,16 +176,16 @@ impl Storage for Double {
     }
 
     fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError> {
-        let rows: Vec<_> = self.tables().messages.into_values().take_while(|row| row.index < count).collect();
+        let rows: Vec<_> = self.tables().messages.values().take_while(|row| row.index < count).cloned().collect();
         if rows.len() == count as usize { Ok(rows) } else { Err(StorageError::Corrupt("a message is missing")) }
     }
 
     fn message(&self, id: &str, count: u32) -> Result<Option<MessageRow>, StorageError> {
-        Ok(self.tables().messages.into_values().find(|row| row.id.as_str() == id && row.index < count))
+        Ok(self.tables().messages.values().find(|row| row.id.as_str() == id && row.index < count).cloned())
     }
 
     fn message_at(&self, index: u32) -> Result<Option<MessageRow>, StorageError> {
-        Ok(self.tables().messages.remove(&index))
+        Ok(self.tables().messages.get(&index).cloned())
     }
 
     fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError> {
@@ -190,15 +193,16 @@ impl Storage for Double {
     }
 
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {
-        Ok(self.tables().runs.into_values().find(|row| row.id == *id))
+        Ok(self.tables().runs.values().find(|row| row.id == *id).cloned())
     }
 
     fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError> {
-        Ok(self.tables().runs.into_values().rfind(|row| row.request_key.as_deref() == Some(key.as_str())))
+        Ok(self.tables().runs.values().rfind(|row| row.request_key.as_deref() == Some(key.as_str())).cloned())
     }
 
     fn rewind_point(&self, id: &CheckpointId) -> Result<Option<CheckpointRow>, StorageError> {
-        let Tables { checkpoints: rows, runs, .. } = self.tables();
+        let tables = self.tables();
+        let Tables { checkpoints: rows, runs, .. } = &*tables;
         let kept = |row: &CheckpointRow| {
             let later = rows.range(row.ordinal + 1..).map(|(_, later)| later);
             later
@@ -215,7 +219,8 @@ impl Storage for Double {
     }
 
     fn kept(&self, floor: Cursor) -> Result<Kept, StorageError> {
-        let Tables { runs, blocks, .. } = self.tables();
+        let tables = self.tables();
+        let Tables { runs, blocks, .. } = &*tables;
         let within = |after: Cursor, through: Cursor| {
             let blocks = blocks.values().filter(|row| {
                 let first = first_of(row.key).unwrap();
