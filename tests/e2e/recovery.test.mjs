@@ -30,8 +30,12 @@ describe('a run whose object died', () => {
   const set = stage({ vars: { RECOVERY: 'retry', MAX_ATTEMPTS: 3, LEASE_MS: 5000 } })
 
   test('is asked again, and whoever comes sees the surviving reply once', async () => {
-    const { s, seen } = await killed(set, ['kept ', 'whole'])
-    const got = await (await s.reconnect()).collect()
+    const held = gate()
+    const { s, seen } = await killed(set, ['kept ', held, 'whole'])
+    const stream = await s.reconnect()
+    await stream.until((f) => f.data?.includes('kept '))
+    held.open()
+    const got = await stream.collect()
     await assertChatBody(got)
     assert.equal(shownBy(got), 'kept whole')
     const { body } = await s.snapshot()
