@@ -208,7 +208,8 @@ impl Host {
             return Ok(false);
         };
         // A producer outside is waited for, not replaced; what it was told of once it is not told again.
-        let once = matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_) | Agent::Push(_))) | Err(_));
+        let once =
+            matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_) | Agent::Push(_))) | Err(_));
         if run.push.is_some() || once {
             return Ok(false);
         }
