@@ -58,7 +58,9 @@ async function round(stage, fail, ends) {
   let producer = produce(task)
   await Promise.all(cast.map((me) => (me.pushed ? me.join() : me.send(model))))
   const delay = ends ? LEASE_MS + Math.floor(random() * 1000) : Math.floor(random() * 700)
-  const target = chance(0.65) ? 'server' : chance(0.6) ? 'producer' : 'both'
+  const hit = chance(0.65) ? 'server' : chance(0.6) ? 'producer' : 'both'
+  // The run that is slow is to die, too.
+  const target = ends && hit === 'producer' ? 'both' : hit
   const returns = chance(0.7)
   total.targets[target] = (total.targets[target] ?? 0) + 1
   await pause(delay * random())

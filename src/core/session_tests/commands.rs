@@ -122,7 +122,11 @@ fn a_run_found_running_is_orphaned_unless_its_producer_lives() {
 fn the_alarm_is_the_first_lease_then_every_keep_alive() {
     let (storage, session, fence) = started();
     assert_eq!(session.alarm(NOW), Some(NOW.after(LEASE)));
-    assert_eq!(session.alarm(NOW.after(LEASE)), Some(NOW.after(LEASE).after(LEASE)), "a dead run waits no longer than a lease");
+    assert_eq!(
+        session.alarm(NOW.after(LEASE)),
+        Some(NOW.after(LEASE).after(LEASE)),
+        "a dead run waits no longer than a lease"
+    );
     let patient = Policy { lease: Millis::new(600_000), ..POLICY };
     let mut long = Session::load(storage.load().unwrap(), patient, true);
     assert_eq!(long.alarm(NOW), Some(NOW.after(Millis::new(60_000))), "a long lease does not put keep-alives off");
