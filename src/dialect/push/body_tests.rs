@@ -36,7 +36,7 @@ fn a_start_says_what_it_answers_and_in_which_language() {
     assert!(begin(json!({"vocabulary": "opaque", "message": odd})).is_ok());
     assert!(begin(json!({"vocabulary": "ui"})).unwrap().messages.is_empty());
     let twice = begin(json!({"vocabulary": "ui", "messages": [message(), message()]}));
-    assert_eq!(twice, Err(Refusal::Twice(1)));
+    assert_eq!(twice, Err(Refusal::Twice(1).to_string()));
 }
 
 #[test]
