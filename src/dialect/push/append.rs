@@ -28,7 +28,7 @@ pub enum Control {
 pub struct Append {
     /// The chunks, as they were pushed.
     pub chunks: Vec<Value>,
-    /// What happens behind them, all or nothing.
+    /// What happens behind them: an end, a failure and a pause with them or not at all; a commit that is refused leaves them stored.
     pub then: Option<Control>,
 }
 

@@ -28,11 +28,15 @@ fn a_start_says_what_it_answers_and_in_which_language() {
             state: Some(json!({"a": 1})),
         }
     );
-    let least = begin(json!({"vocabulary": "helix", "messages": [message(), message()], "runId": null})).unwrap();
+    let mut other = message();
+    other["id"] = json!("other");
+    let least = begin(json!({"vocabulary": "helix", "messages": [message(), other], "runId": null})).unwrap();
     assert_eq!((least.run, least.messages.len(), least.supersede), (None, 2, false));
     let odd = json!({"id": "x", "role": "tool", "content": "free"});
     assert!(begin(json!({"vocabulary": "opaque", "message": odd})).is_ok());
     assert!(begin(json!({"vocabulary": "ui"})).unwrap().messages.is_empty());
+    let twice = begin(json!({"vocabulary": "ui", "messages": [message(), message()]}));
+    assert_eq!(twice, Err(Refusal::Twice(1).to_string()));
 }
 
 #[test]
