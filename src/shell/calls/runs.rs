@@ -3,36 +3,27 @@
 
 use std::rc::Rc;
 
-use futures::FutureExt;
-use futures::future::{Either, select};
 use serde_json::{Map, Value, json};
-use wasm_bindgen::JsCast;
-use web_sys::{ReadableStreamDefaultReader, Request};
+use web_sys::Request;
 use worker::Response;
 
 use super::Answer;
 use super::refusals::{committed, facts, not_resumable, unread, unreadable};
 use crate::core::approval::Executor;
 use crate::core::caller::Caller;
-use crate::core::chunk::lifecycle;
-use crate::core::command::{Entry, Input, Keyed, WriteRefused};
+use crate::core::command::{Entry, Input, Keyed};
 use crate::core::digest;
 use crate::core::error::Code;
-use crate::core::ids::{Cursor, MessageId, RunId};
-use crate::core::record::Record;
-use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
+use crate::core::ids::{MessageId, RunId};
+use crate::core::run::{Fence, RunStatus};
 use crate::core::storage::{RunRow, Storage};
 use crate::core::time::Millis;
-use crate::dialect::push::append::Append;
 use crate::dialect::push::body::Begin;
-use crate::dialect::push::ndjson::{BadLine, Lines};
 use crate::dialect::push::numbers::{ProducerEpoch, ProducerSeq};
-use crate::dialect::push::reason::Refused;
 use crate::dialect::ui::tool_result::{abandon, pending};
 use crate::shell::answer;
-use crate::shell::clock::{now, sleep};
+use crate::shell::clock::now;
 use crate::shell::host::Host;
-use crate::shell::incoming;
 use crate::shell::production::{Continued, Launch};
 use crate::shell::request::{body, header};
 
