@@ -7,7 +7,7 @@ import { isData } from './harness/sse.mjs'
 import { stage } from './harness/stage.mjs'
 import { eventually } from './harness/wait.mjs'
 
-// Between the object and a client that stalls, sockets alone swallow more than 10 MB.
+// Between the object and a client that stalls, sockets alone swallow up to 40 MB.
 const big = 'x'.repeat(64 * 1024)
 
 /** The chunks that a wire body brought, and its last frame. */
@@ -32,7 +32,7 @@ describe('a slow reader', () => {
   const set = stage({ vars: { READER_LAG_BYTES: 256 * 1024, READER_STALE_MS: 60_000 } })
 
   test('on the wire is told so once it is too far behind, and goes on from its own cursor', async () => {
-    const { s, held, sent } = await live(set, Array(600).fill(big))
+    const { s, held, sent } = await live(set, Array(900).fill(big))
     const stalled = await s.sse(0)
     await stalled.until((f) => f.event === 'caught-up')
     stalled.stall()
@@ -85,7 +85,7 @@ describe('a reader that takes nothing', () => {
 
   for (const kind of ['sse', 'reconnect']) {
     test(`is stale after a while (${kind})`, async () => {
-      const { s, held, sent } = await live(set, Array(600).fill(big))
+      const { s, held, sent } = await live(set, Array(900).fill(big))
       const stalled = await (kind === 'sse' ? s.sse(0) : s.reconnect())
       await stalled.until((f) => f.data?.includes('first'))
       stalled.stall()
