@@ -113,10 +113,10 @@ describe('a model API that fails:', () => {
   }
 })
 
-test('one byte at a time, for longer than the lease, is slow and alive', async () => {
+test('one byte at a time, for longer than the lease, is slow and alive while its lines end within the lease', async () => {
   const s = session(server)
-  const slowly = { then: (resolve) => setTimeout(resolve, LEASE_MS / 5) }
-  const bytes = [...'data: {}\n\n'].flatMap((byte) => [step.waitFor(slowly), step.raw(byte)])
+  const slowly = { then: (resolve) => setTimeout(resolve, LEASE_MS / 20) }
+  const bytes = [...'data: {}\n\n'.repeat(4)].flatMap((byte) => [step.waitFor(slowly), step.raw(byte)])
   model.enqueue([...bytes, ...textScript(['late'])])
   const got = await s.ask('slowly')
   await assertChatBody(got)
