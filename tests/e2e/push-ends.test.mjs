@@ -1,27 +1,16 @@
 // What a producer outside commits, and how it ends its run.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { assertChatBody, assertRefused, assertWireBody } from './harness/assertions.mjs'
+import { assertChatBody, assertRefused } from './harness/assertions.mjs'
 import { textOf } from './harness/clients.mjs'
 import { chunksIn } from './harness/contract.mjs'
-import { producer, says, ui } from './harness/producer.mjs'
-import { userMessage } from './harness/session.mjs'
+import { begin, ok, producer, replyOf, says, ui, wireEnd } from './harness/producer.mjs'
 import { stage } from './harness/stage.mjs'
 import { eventually } from './harness/wait.mjs'
 
 const set = stage({ vars: { BATCH_WAIT_MS: 20 } })
 
-/** A session with a producer and a run that answers one message. */
-async function begun(json = {}) {
-  const s = set.session()
-  const p = producer(s)
-  const run = await p.open({ message: userMessage('hello'), ...json })
-  return { s, p, run }
-}
-
-const ok = (answer, what) => assert.equal(answer.status, 200, `${what ?? ''} ${answer.text}`)
-const wireEnd = async (s) => assertWireBody(await (await s.sse(0)).collect()).terminal
-const replyOf = async (s) => (await s.snapshot()).body.messages.at(-1)
+const begun = (json) => begin(set.session(), json)
 
 describe('commits', () => {
   const two = [ui.step, ui.start(), ui.text('one '), ui.end(), ui.stepEnd, ui.step, ui.start('u'), ui.text('two', 'u')]

@@ -5,7 +5,7 @@ import { assertChatBody, assertRefused, assertWireBody } from './harness/asserti
 import { textOf } from './harness/clients.mjs'
 import { deltasIn } from './harness/contract.mjs'
 import { gate, textScript } from './harness/fake-model.mjs'
-import { producer, says, ui } from './harness/producer.mjs'
+import { begin, ok, producer, replyOf, says, ui, wireEnd } from './harness/producer.mjs'
 import { call, userMessage } from './harness/session.mjs'
 import { stage } from './harness/stage.mjs'
 import { eventually, within } from './harness/wait.mjs'
@@ -13,17 +13,7 @@ import { eventually, within } from './harness/wait.mjs'
 const BATCH_WAIT_MS = 50
 const set = stage({ vars: { BATCH_WAIT_MS, TEST_SEAMS: '1', LIVE_WAIT_MS: 1500 } })
 
-/** A session with a producer and a run that answers one message. */
-async function begun(json = {}) {
-  const s = set.session()
-  const p = producer(s)
-  const run = await p.open({ message: userMessage('hello'), ...json })
-  return { s, p, run }
-}
-
-const ok = (answer, what) => assert.equal(answer.status, 200, `${what ?? ''} ${answer.text}`)
-const wireEnd = async (s) => assertWireBody(await (await s.sse(0)).collect()).terminal
-const replyOf = async (s) => (await s.snapshot()).body.messages.at(-1)
+const begun = (json) => begin(set.session(), json)
 
 describe('claims', () => {
   test('a run is opened, is live, and is ended', async () => {

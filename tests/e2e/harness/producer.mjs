@@ -1,6 +1,8 @@
 // A producer outside: opens runs of a session, appends to them and ends them, over HTTP.
+import assert from 'node:assert/strict'
 import http from 'node:http'
-import { call } from './session.mjs'
+import { assertWireBody } from './assertions.mjs'
+import { call, userMessage } from './session.mjs'
 import { LONG, within } from './wait.mjs'
 
 export const ui = {
@@ -92,3 +94,14 @@ export class PushedRun {
     }
   }
 }
+
+/** A producer of this session, and a run that answers one message. */
+export async function begin(s, json = {}) {
+  const p = producer(s)
+  const run = await p.open({ message: userMessage('hello'), ...json })
+  return { s, p, run }
+}
+
+export const ok = (answer, what) => assert.equal(answer.status, 200, `${what ?? ''} ${answer.text}`)
+export const wireEnd = async (s) => assertWireBody(await (await s.sse(0)).collect()).terminal
+export const replyOf = async (s) => (await s.snapshot()).body.messages.at(-1)
