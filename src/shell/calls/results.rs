@@ -229,11 +229,7 @@ impl Host {
         told: Vec<Chunk>,
     ) -> Result<Taken, Response> {
         // What was told behind the run's end belongs to nobody who follows the next run, so it is told again.
-        let mut answers = Vec::new();
-        if let Some(end) = run.end {
-            let read = self.each_stored(end, None, &mut |stored| answers.push(stored.chunk));
-            read.map_err(|error| unreadable(&error))?;
-        }
+        let mut answers = self.answers_so_far(run)?;
         answers.extend(told);
         let plan = Plan {
             continued: Some(Continued { message: message.clone(), answers }),
@@ -242,6 +238,16 @@ impl Host {
         let entry = self.for_run(entry, &run.agent);
         let next = self.start(caller, entry, plan)?;
         Ok(Taken::Continues(Box::new(next), message))
+    }
+
+    /// What a suspended run's calls were answered with so far: the chunks that stand behind its end.
+    pub(super) fn answers_so_far(&self, run: &RunRow) -> Result<Vec<Chunk>, Response> {
+        let mut answers = Vec::new();
+        if let Some(end) = run.end {
+            let read = self.each_stored(end, None, &mut |stored| answers.push(stored.chunk));
+            read.map_err(|error| unreadable(&error))?;
+        }
+        Ok(answers)
     }
 
     /// The run that waits for answers, and who executes what is approved.

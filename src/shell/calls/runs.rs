@@ -82,11 +82,7 @@ impl Host {
             if !pending(&message, Executor::Producer).is_empty() {
                 return Err(not_resumable("Calls of the paused run wait for their answers", "calls_pending"));
             }
-            let mut answers = Vec::new();
-            if let Some(end) = run.end {
-                let read = self.each_stored(end, None, &mut |stored| answers.push(stored.chunk));
-                read.map_err(|error| unreadable(&error))?;
-            }
+            let answers = self.answers_so_far(run)?;
             let entry = Entry::Results { message: message.to_string() };
             return Ok((entry, Some(Continued { message, answers })));
         }

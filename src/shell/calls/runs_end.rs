@@ -288,11 +288,9 @@ impl Host {
         if row.status == RunStatus::SuspendedClientTool {
             let message = self.stored_message(row.message_index).map_err(|error| unreadable(&error))?;
             let complete = pending(&message, Executor::Producer).is_empty();
-            let (messages, mut answers) = ([message], Vec::new());
-            if let Some(end) = row.end {
-                let read = self.each_stored(end, None, &mut |stored| answers.push(result(&stored.chunk, &messages)));
-                read.map_err(|error| unreadable(&error))?;
-            }
+            let messages = [message];
+            let answers: Vec<Value> =
+                self.answers_so_far(&row)?.iter().map(|answer| result(answer, &messages)).collect();
             seen.extend(facts(json!({ "answers": answers, "complete": complete })));
         }
         Ok(seen)
