@@ -254,7 +254,6 @@ fn one_broken_event_keeps_what_came_before() {
         ("data: {\"choices\":\n\n", Code::ProviderStreamInvalid),
         ("data: 1\n\n", Code::ProviderStreamInvalid),
         ("data: \u{1}\n\n", Code::ProviderStreamInvalid),
-        ("data: [DONE]\n\n", Code::ProviderStreamEnded),
         ("data: {\"error\":{\"message\":\"m\",\"code\":\"rate_limit_exceeded\"}}\n\n", Code::ProviderRateLimited),
         ("event: error\ndata: boom\n\n", Code::ProviderError),
     ] {

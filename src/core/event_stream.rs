@@ -2,6 +2,7 @@
 //!
 //! Follows the event-stream format of the HTML standard (line ends, byte order mark, comments, `data` over several lines), with two
 //! differences that suit machines: bytes that are not UTF-8 are a failure instead of replacement characters, and an event has a largest size.
+//! The field `error`, which the standard does not have, is data of an event named `error`: llama.cpp reports its failures so.
 
 use serde::de::IgnoredAny;
 use thiserror::Error;
@@ -148,10 +149,13 @@ impl EventStream {
         let value = value.strip_prefix(b":").unwrap_or(value);
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
-            b"data" => {
+            b"data" | b"error" => {
                 self.check_room(value.len())?;
                 self.data.push_str(utf8(value)?);
                 self.data.push('\n');
+                if field == b"error" {
+                    self.name = Some("error".to_owned());
+                }
             }
             b"event" => self.name = Some(utf8(value)?.to_owned()).filter(|name| !name.is_empty()),
             // Comments, `id` and `retry`: a model API's stream cannot be resumed, and a chunk's own frame says its sequence.
@@ -228,6 +232,14 @@ mod tests {
         let [first, second] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!((first.name.as_deref(), first.data.as_str()), (Some("error"), "{\n }"));
         assert_eq!((second.name.as_deref(), second.data.as_str()), (None, ""));
+    }
+
+    #[test]
+    fn the_field_error_is_an_event_of_that_name() {
+        let (events, _) = decode(&[b"error: {\"code\":500}\n\ndata: a\n\n"]);
+        let [first, second] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!((first.name.as_deref(), first.data.as_str()), (Some("error"), "{\"code\":500}"));
+        assert_eq!((second.name.as_deref(), second.data.as_str()), (None, "a"));
     }
 
     #[test]

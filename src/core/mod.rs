@@ -10,7 +10,7 @@
 //! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
 //! * [`snapshot`]: the committed conversation. [`state`]: the custom state beside it, and patches of it.
 //! * [`counters`]: what an object has done; [`digest`]: ids that log lines may carry. [`config`]: the deployment's settings.
-//! * [`event_stream`]: server-sent events, from bytes cut anywhere. [`lenient_json`]: JSON that cuts an emoji in two.
+//! * [`event_stream`]: server-sent events, from bytes cut anywhere. [`lenient_json`]: JSON that cuts an emoji in two. [`halves`]: joins it.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
 pub mod approval;
@@ -26,6 +26,7 @@ pub mod digest;
 pub mod error;
 pub mod event_stream;
 pub mod frame;
+pub mod halves;
 pub mod ids;
 pub mod lenient_json;
 pub mod log;

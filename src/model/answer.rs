@@ -8,6 +8,7 @@
 
 use serde_json::Value;
 
+use super::comments::Comments;
 use super::failure::failure_of_event;
 use super::parts::Batch;
 use super::redact::quote;
@@ -15,6 +16,7 @@ use super::tools::Approvals;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::event_stream::{Event, EventStream};
+use crate::core::halves::Joiner;
 use crate::core::lenient_json;
 
 /// How a stream is translated.
@@ -44,17 +46,41 @@ pub trait Translation {
     /// The failure that it stands for, unless it is a reply that was not streamed.
     fn document(&mut self, body: &[u8]) -> Result<(), Failure>;
 
-    /// Ends the reply; `how` says what made an end of it.
+    /// Ends the reply.
     ///
     /// # Errors
     /// `ProviderStreamEnded` when the model was not done.
-    fn complete(&mut self, how: &str) -> Result<(), Failure>;
+    fn complete(&mut self, end: End) -> Result<(), Failure>;
+
+    /// Whether the model has said why it stops. Nothing that comes behind it can take the answer back.
+    fn has_stopped(&self) -> bool;
 
     /// Whether the reply has ended.
     fn is_complete(&self) -> bool;
 
     /// The chunks written since the last call.
     fn take(&mut self) -> Vec<Chunk>;
+}
+
+/// What made an end of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The stream's own last word: `[DONE]`, or the API's.
+    Said,
+    /// The body's end, proper or not, or its silence.
+    Body,
+    /// Something that cannot be read, behind the reason why the model stopped.
+    Garbage,
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Said => "the stream said that it was done",
+            Self::Body => "the body ended",
+            Self::Garbage => "the stream went on unreadable",
+        })
+    }
 }
 
 /// Translates one answer. Bytes in, chunks out: `start-step`, the parts, `finish-step`, `finish`. `start` belongs to whoever opens the
@@ -64,6 +90,8 @@ pub struct Answer<T> {
     events: EventStream,
     body: Body,
     translation: T,
+    joiner: Joiner,
+    comments: Comments,
     failed: bool,
 }
 
@@ -80,7 +108,14 @@ enum Body {
 impl<T: Translation> Answer<T> {
     /// Waits for the first byte.
     pub fn new(options: StreamOptions) -> Self {
-        Self { events: EventStream::default(), body: Body::Unknown, translation: T::new(options), failed: false }
+        Self {
+            events: EventStream::default(),
+            body: Body::Unknown,
+            translation: T::new(options),
+            joiner: Joiner::default(),
+            comments: Comments::default(),
+            failed: false,
+        }
     }
 
     /// Reads the next bytes of the body. After the finish, and after a failure, bytes are ignored.
@@ -89,7 +124,7 @@ impl<T: Translation> Answer<T> {
     }
 
     /// The body has ended, or broken, or been silent for too long: an answer that has named its finish reason is complete, whatever became
-    /// of its connection; any other was cut: `ProviderStreamEnded`.
+    /// of its connection; any other was cut: `ProviderStreamEnded`. For the same reason nothing unreadable behind that reason is a failure.
     pub fn end(&mut self) -> Batch {
         self.step(Self::read_end)
     }
@@ -103,9 +138,12 @@ impl<T: Translation> Answer<T> {
         if self.failed || self.is_finished() {
             return Batch::default();
         }
-        let failure = read(self).err();
+        let mut failure = read(self).err();
+        if failure.is_some() && !self.is_finished() && self.translation.has_stopped() {
+            failure = self.translation.complete(End::Garbage).err();
+        }
         self.failed = failure.is_some();
-        Batch { chunks: self.translation.take(), failure }
+        Batch { chunks: self.joiner.join(self.translation.take()), failure }
     }
 
     fn read(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
@@ -150,26 +188,40 @@ impl<T: Translation> Answer<T> {
         } else if let Some(event) = self.events.finish() {
             self.event(&event)?;
         }
-        if self.is_finished() { Ok(()) } else { self.translation.complete("the body ended") }
+        if self.is_finished() {
+            return Ok(());
+        }
+        self.translation.complete(End::Body).map_err(|failure| self.comments.explain(failure))
     }
 
     fn event(&mut self, event: &Event) -> Result<(), Failure> {
         let data = event.data.trim();
         if data == "[DONE]" {
-            return self.translation.complete("the stream said [DONE]");
+            return self.translation.complete(End::Said).map_err(|failure| self.comments.explain(failure));
         }
         let named_error = event.name.as_deref() == Some("error");
         if data.is_empty() && !named_error {
             return Ok(());
         }
-        match lenient_json::parse(data) {
-            Ok(value) if named_error => Err(failure_of_event(&value)),
+        match lenient_json::parse_keeping_halves(data) {
+            Ok((value, _)) if named_error => Err(failure_of_event(&value)),
             Err(_) if named_error => Err(failure_of_event(&Value::String(data.to_owned()))),
-            Ok(value @ Value::Object(_)) => self.translation.event(&value),
+            Ok((value @ Value::Object(_), has_halves)) => {
+                if has_halves {
+                    self.joiner.wake();
+                }
+                self.translation.event(&value)
+            }
+            _ if self.comments.take(data) => Ok(()),
             Ok(_) => Err(invalid(data, "it is not an object")),
             Err(error) => Err(invalid(data, &error.to_string())),
         }
     }
+}
+
+/// The document that a body is, if it is JSON.
+pub fn parse_document(body: &[u8]) -> Option<Value> {
+    lenient_json::parse(std::str::from_utf8(body).ok()?).ok()
 }
 
 fn invalid(data: &str, why: &str) -> Failure {

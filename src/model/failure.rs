@@ -159,7 +159,7 @@ impl Facts {
             ])
         {
             Some(Code::ProviderQuota)
-        } else if named(&["context_length", "context_window", "request_too_large"])
+        } else if named(&["context_length", "context_window", "context_size", "request_too_large"])
             || says(&[
                 "maximum context length",
                 "context window",
@@ -167,6 +167,16 @@ impl Facts {
                 "exceed context limit",
                 "context length exceeded",
                 "context_length_exceeded",
+                // llama.cpp; the size is that of its server's context.
+                "context size has been exceeded",
+                "available context size",
+                // Ollama and LM Studio; xAI; vLLM; Gemini; Mistral.
+                "exceeds the context length",
+                "reached context length",
+                "maximum prompt length",
+                "maximum model length",
+                "maximum number of tokens allowed",
+                "too large for model with",
             ])
         {
             Some(Code::ProviderContextLength)
@@ -260,6 +270,21 @@ mod tests {
                 Code::ProviderContentFilter,
             ),
             (413, r#"{"error":{"code":"rate_limit_exceeded","message":"m"}}"#, Code::ProviderRateLimited),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_ctx":512}}"#,
+                Code::ProviderContextLength,
+            ),
+            (
+                500,
+                r#"{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}"#,
+                Code::ProviderContextLength,
+            ),
+            (
+                400,
+                r#"[{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8).","status":"INVALID_ARGUMENT"}}]"#,
+                Code::ProviderContextLength,
+            ),
             (500, r#"[{"error":{"message":"m","status":"RESOURCE"}}]"#, Code::ProviderUnavailable),
             (400, r#"{"detail":"Bad"}"#, Code::ProviderBadRequest),
             (400, r#"{"error":{"message":"x"}}"#, Code::ProviderBadRequest),

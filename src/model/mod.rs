@@ -3,7 +3,7 @@
 //! * [`agent`]: the `AGENTS` configuration.
 //! * [`fields`]: one object of that configuration, read strictly.
 //! * [`parts`]: the parts of a reply, opened and closed in order.
-//! * [`answer`]: an API's answer from its first byte to its end.
+//! * [`answer`]: an API's answer from its first byte to its end. [`comments`]: what gateways put between its events.
 //! * [`failure`]: what a model API's refusal means.
 //! * [`settings`], [`tools`], [`files`], [`history`], [`values`]: what requests to different APIs have in common.
 //! * [`openai`]: the chat-completions API, which many services speak.
@@ -15,6 +15,7 @@
 pub mod agent;
 pub mod answer;
 pub mod anthropic;
+pub mod comments;
 pub mod demo;
 pub mod failure;
 pub mod fields;

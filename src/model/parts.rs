@@ -118,6 +118,11 @@ impl Parts {
         self.chunks.push(chunk);
     }
 
+    /// Whether the reply has a step: something was said.
+    pub fn has_step(&self) -> bool {
+        self.step_open || self.finished_steps
+    }
+
     /// Ends the step, if one is open.
     pub fn finish_step(&mut self) {
         self.close();

@@ -7,6 +7,7 @@ use super::fields::Fields;
 use super::parts::Parts;
 use super::values::string;
 use crate::core::chunk::Chunk;
+use crate::core::lenient_json;
 
 /// One tool that the model may call; the client executes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,7 +191,7 @@ pub fn parse_arguments(arguments: &str) -> Result<Value, String> {
     if matches!(arguments.trim(), "" | "null") {
         return Ok(Value::Object(Map::new()));
     }
-    serde_json::from_str(arguments).map_err(|error| error.to_string())
+    lenient_json::parse(arguments).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

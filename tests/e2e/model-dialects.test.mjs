@@ -110,6 +110,14 @@ const completions = {
     [step.status(200, { choices: [{ index: 0, message: { role: 'assistant', content: 'a', reasoning_content: 'hm' }, finish_reason: 'stop' }] })],
     { text: 'a', reasoning: 'hm', finish: 'stop' },
   ],
+  'unreadable words behind the finish reason': [[delta({ content: 'a' }, 'stop'), step.event('{"oops":')], { text: 'a', finish: 'stop' }],
+  '[DONE] and no finish reason': [[delta({ content: 'a' }), step.done()], { text: 'a', finish: 'other' }],
+  'calls, [DONE] and no finish reason': [[delta({ tool_calls: [call({ name: 'f', arguments: '{"x":1}' }, { index: 0, id: 'a' })] }), step.done()], { tools: [whole('f', { x: 1 })], finish: 'tool-calls' }],
+  'a gateway’s comments in data lines': [[step.event(': PROCESSING'), step.event('ping'), delta({ content: 'a' }), step.event('ping'), ...end('stop')], { text: 'a', finish: 'stop' }],
+  'a character cut between two deltas': [
+    [step.raw('data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\n'), step.raw('data: {"choices":[{"delta":{"content":"\\ude00b"}}]}\n\n'), ...end('stop')],
+    { text: 'a😀b', finish: 'stop' },
+  ],
   'no [DONE]': [[delta({ content: 'a' }, 'stop'), step.end()], { text: 'a', finish: 'stop' }],
   'a connection that breaks after the finish reason': [[delta({ content: 'a' }, 'stop'), step.destroy()], { text: 'a', finish: 'stop' }],
 }

@@ -8,7 +8,7 @@ use super::tool_calls::ToolCalls;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 pub use crate::model::answer::StreamOptions;
-use crate::model::answer::{Answer, Translation};
+use crate::model::answer::{Answer, End, Translation, parse_document};
 use crate::model::failure::{failure_of_event, failure_of_response};
 use crate::model::parts::{FinishReason, Parts};
 use crate::model::values::{count, list, string};
@@ -62,7 +62,7 @@ impl Translation for Message {
                 self.read_stop_reason(event.get("delta").unwrap_or(&Value::Null));
                 Ok(())
             }
-            "message_stop" => self.complete("the message stopped"),
+            "message_stop" => self.complete(End::Said),
             "error" => Err(failure_of_event(event)),
             // A gateway's own error, which has no type.
             "" if event.get("error").is_some_and(|error| !error.is_null()) => Err(failure_of_event(event)),
@@ -72,15 +72,15 @@ impl Translation for Message {
 
     /// A message that was not streamed is accepted: some gateways do not know `stream`.
     fn document(&mut self, body: &[u8]) -> Result<(), Failure> {
-        match serde_json::from_slice::<Value>(body) {
-            Ok(message) if string(&message, "type") == Some("message") => self.message(&message),
+        match parse_document(body) {
+            Some(message) if string(&message, "type") == Some("message") => self.message(&message),
             _ => Err(failure_of_response(200, None, None, body)),
         }
     }
 
-    fn complete(&mut self, how: &str) -> Result<(), Failure> {
+    fn complete(&mut self, end: End) -> Result<(), Failure> {
         let Some(reason) = self.finish else {
-            return Err(Failure::new(Code::ProviderStreamEnded, format!("{how} without a stop reason")));
+            return Err(Failure::new(Code::ProviderStreamEnded, format!("{end} without a stop reason")));
         };
         self.end_thinking();
         self.parts.close();
@@ -102,6 +102,10 @@ impl Translation for Message {
 
     fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.finish.is_some()
     }
 
     fn take(&mut self) -> Vec<Chunk> {

@@ -8,7 +8,7 @@ use super::tool_calls::ToolCalls;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 pub use crate::model::answer::StreamOptions;
-use crate::model::answer::{Answer, Translation};
+use crate::model::answer::{Answer, End, Translation, parse_document};
 use crate::model::failure::{failure_of_event, failure_of_response};
 use crate::model::parts::{FinishReason, Parts};
 use crate::model::values::string;
@@ -78,21 +78,23 @@ impl Translation for Completion {
 
     /// A completion that was not streamed is accepted: some servers do not know `stream`.
     fn document(&mut self, body: &[u8]) -> Result<(), Failure> {
-        match serde_json::from_slice::<Value>(body) {
-            Ok(completion) if delta::choice(&completion).is_some() => self.event(&completion),
+        match parse_document(body) {
+            Some(completion) if delta::choice(&completion).is_some() => self.event(&completion),
             _ => Err(failure_of_response(200, None, None, body)),
         }
     }
 
-    /// Not done with the finish reason already, because the usage comes after it.
-    fn complete(&mut self, how: &str) -> Result<(), Failure> {
-        let Some(reason) = self.finish else {
-            return Err(Failure::new(Code::ProviderStreamEnded, format!("{how} without a finish reason")));
+    /// Not done with the finish reason already, because the usage comes after it. Some public servers leave the reason out: content and their
+    /// own last word are an answer then, and asking again would cost its price once more.
+    fn complete(&mut self, end: End) -> Result<(), Failure> {
+        let said = end == End::Said && (self.parts.has_step() || !self.calls.is_empty()) && self.calls.are_whole();
+        let Some(reason) = self.finish.or(said.then_some(FinishReason::Other)) else {
+            return Err(Failure::new(Code::ProviderStreamEnded, format!("{end} without a finish reason")));
         };
         self.parts.close();
         self.calls.close_all(&mut self.parts)?;
         // "stop" after calls: Gemini, Ollama, and OpenAI when the request forced a tool. What matters is that results are awaited.
-        let waits = reason == FinishReason::Stop && !self.calls.is_empty();
+        let waits = matches!(reason, FinishReason::Stop | FinishReason::Other) && !self.calls.is_empty();
         let reason = if waits { FinishReason::ToolCalls } else { reason };
         let mut metadata = Map::new();
         if let Some(model) = self.model.take() {
@@ -108,6 +110,10 @@ impl Translation for Completion {
 
     fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.finish.is_some_and(|reason| reason != FinishReason::Error)
     }
 
     fn take(&mut self) -> Vec<Chunk> {
@@ -233,13 +239,6 @@ mod tests {
         let mut body = sse(&[said(json!({"content": "a"})), finish("length")]);
         body.truncate(body.len() - 2);
         assert_eq!(run(&body).0.last().unwrap(), "finish length");
-    }
-
-    #[test]
-    fn half_a_character_does_not_fail_the_reply() {
-        let half = r#"data: {"choices":[{"delta":{"content":"a\ud83d"}}]}"#;
-        let (said, failure) = run(format!("{half}\n\ndata: {}\n\n", finish("stop")).as_bytes());
-        assert_eq!((said[2].as_str(), failure), ("text-delta a\u{fffd}", None));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
+use crate::core::lenient_json;
 use crate::model::parts::Parts;
 use crate::model::tools::{Approvals, input_chunk, parse_arguments, write_input};
 use crate::model::values::{list, string};
@@ -50,6 +51,14 @@ impl ToolCalls {
     /// Whether the model has called any tool.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
+    }
+
+    /// Whether nothing lacks in any call: each has its name, and arguments that can be read.
+    pub fn are_whole(&self) -> bool {
+        self.calls.iter().all(|call| {
+            let is_empty = call.given.is_none() && call.name.is_empty() && call.arguments.trim().is_empty();
+            call.closed || is_empty || (!call.name.is_empty() && parse_arguments(&call.arguments).is_ok())
+        })
     }
 
     /// Reads the calls of a delta, or of a whole message, and writes what they add.
@@ -215,7 +224,7 @@ fn whole_object(arguments: &str) -> Option<Value> {
     if !arguments.trim_end().ends_with('}') {
         return None;
     }
-    serde_json::from_str(arguments).ok().filter(Value::is_object)
+    lenient_json::parse(arguments).ok().filter(Value::is_object)
 }
 
 #[cfg(test)]

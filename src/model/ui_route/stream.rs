@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `abort` | is stopped; nothing after it is read |
 //! | `error` | fails; nothing after it is read |
+//! | something unreadable after `finish` | is complete: the route had its say |
 //! | `[DONE]` after any chunk | is complete. A route that writes its chunks by hand often has no `finish`, and the SDK writes `[DONE]` only when the route has ended its stream by itself |
 //! | the body ends after `finish` | is complete. Chunks may follow a `finish` (several streams merged into one), so it does not end the answer by itself |
 //! | the body ends otherwise | fails: it was cut |
@@ -13,6 +14,7 @@ use serde_json::Value;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::event_stream::{Event, EventStream};
+use crate::core::halves::Joiner;
 use crate::core::lenient_json;
 use crate::core::run::Outcome;
 use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response};
@@ -31,6 +33,7 @@ pub struct RouteStream {
     said: bool,
     /// The last `finish`, held until the answer ends: only then it is known to be the last.
     finish: Option<Chunk>,
+    joiner: Joiner,
     state: State,
 }
 
@@ -88,9 +91,15 @@ impl RouteStream {
             return batch;
         }
         batch.failure = read(self, &mut batch.chunks).err();
+        let is_garbage = batch.failure.as_ref().is_some_and(|failure| failure.code == Code::ProviderStreamInvalid);
+        if is_garbage && self.finish.is_some() {
+            batch.failure = None;
+            self.complete(&mut batch.chunks);
+        }
         if batch.failure.is_some() {
             self.state = State::Failed;
         }
+        batch.chunks = self.joiner.join(batch.chunks);
         batch
     }
 
@@ -149,7 +158,11 @@ impl RouteStream {
             self.complete(chunks);
             return Ok(());
         }
-        let value = lenient_json::parse(data).map_err(|error| invalid(data, &error.to_string()))?;
+        let (value, has_halves) =
+            lenient_json::parse_keeping_halves(data).map_err(|error| invalid(data, &error.to_string()))?;
+        if has_halves {
+            self.joiner.wake();
+        }
         if is_deeper(&value, MAX_DEPTH) {
             return Err(invalid(data, "it is nested too deep"));
         }

@@ -57,6 +57,9 @@ fn every_end_is_what_it_is() {
         (": stream-open\n\n".to_owned(), failed(&[], Code::ProviderStreamEnded)),
         (of(&["start"]) + "data: {\"type\":\"text", failed(&["start"], Code::ProviderStreamEnded)),
         (of(&["start"]) + "data: {\"type\":\"finish\"}", ended(&["start", "finish"], Outcome::Completed)),
+        (of(&["start", "finish"]) + "data: {\"oops\":\n\n", ended(&["start", "finish"], Outcome::Completed)),
+        (of(&["start", "finish"]) + "data: oops\n\n" + &of(&["late"]), ended(&["start", "finish"], Outcome::Completed)),
+        (of(&["start", "finish", "error"]), failed(&["start"], Code::ProviderError)),
     ] {
         assert_eq!(read(&[body.as_bytes()]), expected, "{body}");
     }
@@ -142,10 +145,20 @@ fn size_and_depth_are_bounded() {
 }
 
 #[test]
-fn half_a_character_does_not_fail_the_reply() {
-    let body = "data: {\"type\":\"text-delta\",\"id\":\"t\",\"delta\":\"a\\ud83d\"}\n\n";
-    let batch = RouteStream::new().push(body.as_bytes());
-    assert_eq!(batch.chunks[0].text("delta"), Some("a\u{fffd}"));
+fn a_character_cut_between_two_deltas_is_one_character() {
+    let chunk = |kind: &str, keys: &str| format!("data: {{\"type\":\"{kind}\",{keys}}}\n\n");
+    let body = chunk("text-delta", r#""id":"t","delta":"a\ud83d""#)
+        + &chunk("text-delta", r#""id":"t","delta":"\ude00b\ud83d""#)
+        + &chunk("tool-input-delta", r#""toolCallId":"c","inputTextDelta":"{\"x\":\"\ud83d""#)
+        + &chunk("tool-input-delta", r#""toolCallId":"c","inputTextDelta":"\ude00\"}""#)
+        + &chunk("text-end", r#""id":"t""#)
+        + &chunk("data-x", r#""data":"\ude00""#);
+    let chunks = RouteStream::new().push(body.as_bytes()).chunks;
+    let said: Vec<&str> = chunks
+        .iter()
+        .filter_map(|chunk| ["delta", "inputTextDelta", "data"].iter().find_map(|key| chunk.text(key)))
+        .collect();
+    assert_eq!(said, ["a", "😀b", "{\"x\":\"", "😀\"}", "\u{fffd}", "\u{fffd}"]);
 }
 
 proptest! {
