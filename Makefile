@@ -13,7 +13,7 @@ help:
 	@echo 'make check   format and lint, host and wasm'
 	@echo 'make build   src/ -> build/'
 	@echo 'make bench   the measured budgets'
-	@echo 'make chaos   the kill campaign (SEED=n, COUNT=200, LANES=4)'
+	@echo 'make chaos   the kill campaign (SEED=n, COUNT=200, LANES=4, RELOADS=500)'
 	@echo 'make setup   only bring what is missing'
 	@echo 'make clean   remove what was built here (the cache of tools stays)'
 

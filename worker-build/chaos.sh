@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The kill campaign (SEED, COUNT, LANES).
+# The kill campaign (SEED, COUNT, LANES, RELOADS).
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

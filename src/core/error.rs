@@ -62,6 +62,8 @@ codes! {
     StateHistoryIncomplete = "state_history_incomplete", 503, true, "The conversation could not be read";
     /// The cursor lies beyond the last stored chunk.
     StateCursorBeyondHead = "state_cursor_beyond_head", 409, false, "The cursor lies beyond the end of the log; read the snapshot and resume from it";
+    /// The conversation went on since the snapshot that a reconnect names.
+    StateSnapshotStale = "state_snapshot_stale", 409, true, "The conversation went on since this snapshot; read it again";
     /// The cursor lies below what retention has kept.
     Truncated = "TRUNCATED", 409, false, "The chunks after this cursor are gone; read the snapshot and resume from it";
     /// The stream ended without its terminal.

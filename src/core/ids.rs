@@ -217,6 +217,19 @@ impl RequestKey {
     }
 }
 
+/// Escapes every byte but letters, digits and `-._~`: the text as one segment of a path, or as a value of a query.
+pub fn percent_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
 /// Decodes `%XX` once. `None` when an escape is cut short or the bytes are not UTF-8.
 pub fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -5,11 +5,14 @@ pub fn allows(allowed: &[String], origin: &str) -> bool {
     allowed.iter().any(|known| known == "*" || known == origin)
 }
 
+/// On every chat response: the id under which its stream is resumed.
+pub const RESUMABLE_STREAM_ID: &str = "x-resumable-stream-id";
+
 /// Headers of every answer to an allowed origin.
 pub fn response_headers(origin: &str) -> Vec<(&'static str, String)> {
     vec![
         ("access-control-allow-origin", origin.to_owned()),
-        ("access-control-expose-headers", "x-vercel-ai-ui-message-stream, retry-after".to_owned()),
+        ("access-control-expose-headers", format!("x-vercel-ai-ui-message-stream, {RESUMABLE_STREAM_ID}, retry-after")),
         ("vary", "Origin".to_owned()),
     ]
 }

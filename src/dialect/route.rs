@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 use crate::core::error::Code;
-use crate::core::ids::{InvalidSessionId, RunId, SessionId};
+use crate::core::ids::{InvalidSessionId, RunId, SessionId, percent_encode};
 
 /// What a producer outside does with its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,10 +209,22 @@ fn allow(method: &str, allowed: &str, route: Route) -> Result<Route, NoRoute> {
 }
 
 impl Call {
+    /// Whether it is one of the chat surface.
+    pub fn is_chat(&self) -> bool {
+        match self {
+            Self::Send | Self::Attach | Self::Reconnect | Self::ChatSnapshot => true,
+            Self::Stop | Self::ToolResult | Self::Retry | Self::Delete => true,
+            Self::Sse | Self::WireSnapshot | Self::Info | Self::Chunks => false,
+            Self::OpenRun | Self::Run(..) | Self::Seam => false,
+        }
+    }
+
     /// The path at which the object itself serves this call.
     pub fn object_path(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Self::Run(run, deed) => return Cow::Owned(format!("/runs/{}/{}", encoded(run.as_str()), deed.name())),
+            Self::Run(run, deed) => {
+                return Cow::Owned(format!("/runs/{}/{}", percent_encode(run.as_str()), deed.name()));
+            }
             Self::Send | Self::Attach | Self::Delete => "/chat",
             Self::Reconnect => "/chat/stream",
             Self::ChatSnapshot => "/chat/snapshot",
@@ -259,19 +271,6 @@ impl Call {
         };
         if method == allowed { Ok(call) } else { Err(NoRoute::Method) }
     }
-}
-
-/// A path segment: every byte but letters, digits and `-._~` escaped.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 /// Scheme and host of an absolute URL.

@@ -5,6 +5,8 @@ use web_sys::ReadableStream;
 use worker::{Headers, Response, ResponseBuilder, console_error};
 
 use crate::core::error::{Code, Failure};
+use crate::core::ids::percent_encode;
+use crate::dialect::cors::RESUMABLE_STREAM_ID;
 
 /// A JSON answer.
 pub fn json(status: u16, body: &Value) -> Response {
@@ -65,6 +67,14 @@ fn event_headers(chat: bool) -> Headers {
         let _ = headers.set("x-vercel-ai-ui-message-stream", "v1");
     }
     headers
+}
+
+/// Names the stream to clients that keep such a name to resume by (assistant-ui): the session's id. Bytes that a header cannot carry
+/// are escaped as in a path, where the same name stands.
+pub fn name_stream(response: &Response, session: &str) {
+    let plain = session.bytes().all(|byte| byte.is_ascii_graphic());
+    let name = if plain { session.to_owned() } else { percent_encode(session) };
+    let _ = response.headers().set(RESUMABLE_STREAM_ID, &name);
 }
 
 /// An event stream.

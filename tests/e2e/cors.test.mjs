@@ -65,7 +65,7 @@ describe('with origins named', () => {
 
   test('a page of theirs can read what it needs of a stream’s headers', async () => {
     const answer = await rawCall(set.server, '/health', { headers: { origin: APP } })
-    assert.match(answer.headers['access-control-expose-headers'], /x-vercel-ai-ui-message-stream/i)
+    for (const name of ['x-vercel-ai-ui-message-stream', 'x-resumable-stream-id']) assert.match(answer.headers['access-control-expose-headers'], new RegExp(name, 'i'))
   })
 
   test('others are refused, also those that look alike', async () => {

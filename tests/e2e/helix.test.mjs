@@ -33,7 +33,7 @@ test('2 and 3 a first message is answered in the vocabulary of the oldest client
   assert.deepEqual([deltasIn(got), typesIn(got).at(-1), isDone(got.frames.at(-1))], ['Hello', 'finish', true])
 
   const { body } = await s.snapshot()
-  assert.deepEqual(Object.keys(body).sort(), ['checkpointId', 'latestTruncateCheckpointId', 'messages', 'sessionId', 'state', 'status', 'stepCount', 'streamSequence'])
+  assert.deepEqual(Object.keys(body).sort(), ['checkpointId', 'latestTruncateCheckpointId', 'messages', 'reconnect', 'sessionId', 'state', 'status', 'stepCount', 'streamSequence'])
   assert.deepEqual([body.status, body.messages.length, body.messages[1].id, body.latestTruncateCheckpointId], ['ended', 2, start.messageId, null])
 })
 

@@ -8,7 +8,7 @@ use crate::core::frame;
 use crate::core::ids::{Cursor, RequestKey};
 use crate::core::run::RunStatus;
 use crate::core::session::{Session, StreamStatus};
-use crate::core::snapshot;
+use crate::core::snapshot::{self, Reconnect};
 use crate::core::storage::{CheckpointKind, RunRow, Storage};
 use crate::core::view::RunView;
 
@@ -36,6 +36,7 @@ impl World {
         self.check_points(facts);
         self.check_conversation(facts);
         self.check_reload(facts);
+        self.check_reconnects(facts);
         self.check_producers_outside(facts);
         self.check_what_is_shown();
         self.check_what_is_kept(facts);
@@ -117,6 +118,44 @@ impl World {
         let resumed = body.get("resumeMessageId").map(|id| id.as_str().unwrap().to_owned());
         assert_eq!(resumed, run.status.is_live().then(|| message_id(run.reply)));
         assert_eq!(body.get("errorDetail").is_some(), status == "failed");
+    }
+
+    /// A page that reconnects with the cursor of any snapshot that it may hold lacks nothing afterwards, and is told nothing that it has.
+    fn check_reconnects(&self, facts: &Facts) {
+        let asked = |since: usize| {
+            let since = Cursor::new(since as u64).unwrap();
+            snapshot::reconnect(&self.session, &self.caller, Some(since))
+        };
+        assert_eq!(
+            snapshot::reconnect(&self.session, &Caller::Anonymous, Some(Cursor::START)),
+            Reconnect::Nothing,
+            "to others the session is not there"
+        );
+        let Some(run) = facts.runs.last() else { return assert_eq!(asked(0), Reconnect::Nothing) };
+        let head = facts.chunks.len();
+        let is_whole = |told: &Reconnect| matches!(told, Reconnect::Whole(row) if row.id == run.id);
+        match run.status {
+            RunStatus::Running => assert!(is_whole(&asked(facts.cursor())), "what it says next is told"),
+            RunStatus::SuspendedClientTool => {
+                let lacks = facts.cursor() < head || run.start == head;
+                assert_eq!(is_whole(&asked(facts.cursor())), lacks, "what it waits with is told once");
+            }
+            _ => assert_eq!(asked(facts.cursor()), Reconnect::Nothing, "a snapshot at rest lacks nothing"),
+        }
+        if run.status.is_live() {
+            assert!(is_whole(&asked(run.start)), "a seed is completed by the run from its start");
+        }
+        assert_eq!(asked(head + 1), Reconnect::Beyond(Cursor::new(head as u64).unwrap()));
+        for since in facts.points.iter().map(|point| point.cursor) {
+            let told = asked(since);
+            let left = facts.messages.get(run.reply).is_some();
+            match told {
+                Reconnect::Nothing => assert!(since == head, "there is more"),
+                Reconnect::Whole(_) => assert!(is_whole(&told) && since >= run.start, "more than one reply came since"),
+                Reconnect::Stale if since < run.start => {}
+                told => assert!(told == Reconnect::Stale && run.start < facts.floor && !left, "{told:?} of {since}"),
+            }
+        }
     }
 
     /// The rows give the same session at any time.

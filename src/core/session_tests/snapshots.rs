@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::examples::{NOW, POLICY, chunk, commit, me, row, started};
+use super::examples::{NOW, POLICY, at, chunk, commit, me, row, start, started};
 use crate::core::error::Code;
 use crate::core::ids::CheckpointId;
 use crate::core::run::{Outcome, RunStatus};
 use crate::core::session::{Session, StreamStatus};
-use crate::core::snapshot::{self, error_detail};
+use crate::core::snapshot::{self, Reconnect, error_detail};
 use crate::core::storage::{CheckpointKind, CheckpointRow, Storage, StorageError, Stored};
 
 fn snapshot(storage: &dyn Storage, session: &Session, seed: bool) -> Value {
@@ -23,6 +23,7 @@ fn active_before_and_after_a_commit() {
         "sessionId": "s1",
         "messages": [{ "id": "u-r1" }],
         "streamSequence": 0,
+        "reconnect": "/api/chat/s1/stream?since=0",
         "state": null,
         "status": "active",
         "latestTruncateCheckpointId": null,
@@ -37,11 +38,14 @@ fn active_before_and_after_a_commit() {
     let mut after = before;
     after["messages"] = json!([{ "id": "u-r1" }, { "id": "msg_salt_1", "role": "assistant" }]);
     after["streamSequence"] = json!(2);
+    after["reconnect"] = json!("/api/chat/s1/stream?since=2");
     after["checkpointId"] = json!("cp_salt_2");
     after["stepCount"] = json!(1);
     assert_eq!(snapshot(&storage, &session, false), after);
-    // A seed leaves the message out that its reader gets from the stream, and nothing else.
+    // A seed leaves out what its reader gets from the stream, and its cursor is the one before that.
     after["messages"] = json!([{ "id": "u-r1" }]);
+    after["streamSequence"] = json!(0);
+    after["reconnect"] = json!("/api/chat/s1/stream?since=0");
     assert_eq!(snapshot(&storage, &session, true), after);
 }
 
@@ -61,6 +65,7 @@ fn ended_and_failed() {
             "sessionId": "s1",
             "messages": [{ "id": "u-r1" }, { "id": "msg_salt_1" }],
             "streamSequence": 3,
+            "reconnect": "/api/chat/s1/stream?since=3",
             "state": null,
             "status": status,
             "latestTruncateCheckpointId": null,
@@ -144,4 +149,27 @@ fn a_message_that_is_not_json_is_corruption() {
     rows[0].json = "{".into();
     let read = snapshot::read(&session, &me(), "s1").unwrap();
     assert_eq!(read.with_messages(&rows, false), Err(StorageError::Corrupt("message.json")));
+}
+
+#[test]
+fn a_reconnect_is_told_what_its_snapshot_lacks() {
+    let asked = |session: &Session, since| match snapshot::reconnect(session, &me(), since) {
+        Reconnect::Nothing => "nothing",
+        Reconnect::Whole(_) => "whole",
+        Reconnect::Stale => "stale",
+        Reconnect::Beyond(_) => "beyond",
+    };
+    let from = |session: &Session, cursors: [u64; 5]| cursors.map(|since| asked(session, Some(at(since))));
+    let (_, mut session, fence) = started();
+    assert_eq!(asked(&Session::load(None, POLICY, false), Some(at(7))), "nothing", "no session");
+    assert_eq!((asked(&session, None), asked(&session, Some(at(1)))), ("whole", "whole"), "it says more");
+    session.append(&fence, &[chunk("a"), commit(r#"{"id":"msg_salt_1"}"#, 1)]).unwrap();
+    session.finish(NOW, &fence, Outcome::Suspended, &[chunk("b")]).unwrap();
+    assert_eq!(from(&session, [0, 1, 2, 3, 4]), ["whole", "whole", "whole", "nothing", "beyond"]);
+    assert_eq!(asked(&session, None), "whole", "a stock client does not say what it holds");
+    session.finish(NOW, &fence, Outcome::Failed(Code::ProviderError), &[chunk("c")]).unwrap();
+    assert_eq!(from(&session, [0, 2, 3, 4, 5]), ["whole", "whole", "whole", "nothing", "beyond"]);
+    assert_eq!(asked(&session, None), "nothing");
+    start(&mut session, "r2", &[chunk("run_started")]).unwrap();
+    assert_eq!(from(&session, [0, 3, 4, 5, 6]), ["stale", "stale", "whole", "whole", "beyond"]);
 }

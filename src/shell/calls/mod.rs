@@ -40,6 +40,7 @@ impl Host {
         // Everybody is one anonymous caller until the deployment authenticates.
         let caller = Caller::Anonymous;
         let deletes = call == Call::Delete;
+        let resumable = call.is_chat();
         // A session whose rows cannot be read must still be deletable.
         let settled = match self.expire().await {
             Ok(()) => self.settle_or_hear().await,
@@ -50,10 +51,10 @@ impl Host {
         {
             return unreadable(&error);
         }
-        let answer = match call {
+        let answered = match call {
             Call::Send => self.send(&caller, request, query).await,
             Call::Attach => self.attach(&caller, request).await,
-            Call::Reconnect => self.reconnect(&caller, request).await,
+            Call::Reconnect => self.reconnect(&caller, request, query).await,
             Call::ChatSnapshot => self.snapshot(&caller, query, false).await,
             Call::WireSnapshot => self.snapshot(&caller, query, true).await,
             Call::Stop => self.stop(&caller, request).await,
@@ -67,7 +68,11 @@ impl Host {
             Call::Run(run, deed) => self.run_deed(&caller, request, query, &run, deed).await,
             Call::Seam => self.seam(request, query).await,
         };
-        answer.unwrap_or_else(|refusal| refusal)
+        let response = answered.unwrap_or_else(|refusal| refusal);
+        if resumable {
+            answer::name_stream(&response, &self.name);
+        }
+        response
     }
 
     async fn run_deed(

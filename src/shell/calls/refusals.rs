@@ -6,7 +6,7 @@ use worker::Response;
 use crate::core::command::NotFound;
 use crate::core::counters::add;
 use crate::core::error::Code;
-use crate::core::ids::Cursor;
+use crate::core::ids::{Cursor, percent_encode};
 use crate::core::snapshot;
 use crate::core::storage::{RunRow, StorageError};
 use crate::shell::answer;
@@ -27,7 +27,7 @@ impl Host {
     /// The cursor lies outside of the log; the answer says where to read on.
     pub(super) fn see_snapshot(&self, code: Code, place: Value) -> Response {
         let mut facts = facts(place);
-        facts.insert("snapshot".into(), format!("/api/chat/{}/snapshot", encode(&self.name)).into());
+        facts.insert("snapshot".into(), format!("/api/chat/{}/snapshot", percent_encode(&self.name)).into());
         answer::explained(code, code.message(), facts)
     }
 
@@ -121,9 +121,4 @@ pub(super) fn unreadable(error: &HostError) -> Response {
         }
         HostError::Busy => answer::error(Code::FrameworkInternalError),
     }
-}
-
-/// A session id as one path segment.
-pub(super) fn encode(name: &str) -> String {
-    String::from(js_sys::encode_uri_component(name))
 }

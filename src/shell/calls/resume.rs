@@ -17,8 +17,10 @@ use crate::core::frame::Stored;
 use crate::core::ids::{Cursor, MessageId};
 use crate::core::reader::{Reader, Scope};
 use crate::core::run::{EntryKind, RunStatus, Vocabulary};
+use crate::core::snapshot::{self, Reconnect};
 use crate::core::storage::{RunRow, Storage};
 use crate::dialect::helix::projector::Projector;
+use crate::dialect::route::query_value;
 use crate::dialect::ui::fold::Fold;
 use crate::dialect::ui::lens::{Lens, begun};
 use crate::dialect::ui::reopen::reopen;
@@ -80,16 +82,16 @@ impl Host {
         self.respond(request, begin)
     }
 
-    /// The stock reconnect: the live run's whole response, or 204.
-    pub(super) async fn reconnect(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
+    /// The reconnect of a page that holds a snapshot, or of a stock client, which does not say what it holds.
+    pub(super) async fn reconnect(self: &Rc<Self>, caller: &Caller, request: &Request, query: &str) -> Answer {
+        let since = cursor_of(query_value(query, "since"))?;
         self.wait_for_first_chunk(caller, request).await?;
-        let live = self.session(|session| {
-            session.authorise(caller).ok()?;
-            session.run().filter(|run| run.status.is_live()).cloned()
-        });
-        match live.map_err(|error| unreadable(&error))? {
-            Some(run) => self.whole_run(request, &run),
-            None => Ok(answer::nothing()),
+        let told = self.session(|session| snapshot::reconnect(session, caller, since));
+        match told.map_err(|error| unreadable(&error))? {
+            Reconnect::Nothing => Ok(answer::nothing()),
+            Reconnect::Whole(run) => self.whole_run(request, &run),
+            Reconnect::Stale => Err(self.see_snapshot(Code::StateSnapshotStale, Value::Null)),
+            Reconnect::Beyond(head) => Err(self.beyond(head)),
         }
     }
 

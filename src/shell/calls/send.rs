@@ -7,13 +7,13 @@ use web_sys::Request;
 use worker::Response;
 
 use super::Answer;
-use super::refusals::{committed, encode, facts, not_resumable, unread, unreadable};
+use super::refusals::{committed, facts, not_resumable, unread, unreadable};
 use crate::core::approval::Executor;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::command::{Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
 use crate::core::error::Code;
-use crate::core::ids::{MessageId, RequestKey};
+use crate::core::ids::{MessageId, RequestKey, percent_encode};
 use crate::core::run::{RunStatus, Vocabulary};
 use crate::core::storage::{MessagePlace, RunRow, Storage, StorageError};
 use crate::dialect::ui::identity::{Place, Standing, content_hash, regenerate_keeps, standing};
@@ -230,7 +230,7 @@ impl Host {
         let code = refused.code();
         match refused {
             StartRefused::AlreadyRunning(run) => {
-                let attach = format!("/api/chat/{}/stream", encode(&self.name));
+                let attach = format!("/api/chat/{}/stream", percent_encode(&self.name));
                 answer::explained(code, code.message(), facts(json!({ "runId": run, "attach": attach })))
             }
             StartRefused::Conflict => {
