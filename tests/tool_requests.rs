@@ -84,7 +84,7 @@ fn options() -> StreamOptions {
         Agent::OpenAi(settings) => settings.tools,
         _ => panic!(),
     };
-    StreamOptions { id_prefix: "p".into(), approvals: Approvals::of(&tools) }
+    StreamOptions { id_prefix: "p".into(), approvals: Approvals::of(&tools), ..StreamOptions::default() }
 }
 
 fn read<T: Translation>(mut answer: Answer<T>, events: &[Value]) -> Vec<Chunk> {

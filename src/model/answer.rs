@@ -27,6 +27,8 @@ pub struct StreamOptions {
     pub id_prefix: String,
     /// Tools whose calls the user approves first.
     pub approvals: Approvals,
+    /// Whether the answer may end in the middle of its turn, to be followed by another one of the same run.
+    pub may_pause: bool,
 }
 
 /// What is particular to one API: its events as the parts of a reply.
@@ -132,6 +134,11 @@ impl<T: Translation> Answer<T> {
     /// Whether the reply is complete: its `finish` has been written.
     pub fn is_finished(&self) -> bool {
         self.translation.is_complete()
+    }
+
+    /// The translation itself.
+    pub fn translation(&self) -> &T {
+        &self.translation
     }
 
     fn step(&mut self, read: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Batch {

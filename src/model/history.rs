@@ -32,6 +32,17 @@ pub fn newest_turns(history: &[Value], max_messages: usize, max_bytes: usize) ->
         .map(|(_, message)| message)
 }
 
+/// The conversation with a reply as it stands, whose beginning may be its last message already. A reply without content adds nothing.
+pub fn with_reply(mut history: Vec<Value>, reply: Option<Value>) -> Vec<Value> {
+    if let Some(reply) = reply {
+        if history.last().is_some_and(|last| last.get("id") == reply.get("id")) {
+            history.pop();
+        }
+        history.push(reply);
+    }
+    history
+}
+
 fn is_role(message: &Value, role: &str) -> bool {
     message.get("role").and_then(Value::as_str) == Some(role)
 }

@@ -1,6 +1,7 @@
 //! The list of messages as the Messages API accepts it: the first is the user's, roles alternate, every call is answered at the start of
-//! the next message, nothing is empty, ids are unique and in the API's alphabet, the last message is the user's. So what the assistant
-//! said can stay as it is: the API's rule against white space at its end is for a last message, and signatures may cover what precedes.
+//! the next message, nothing is empty, ids are unique and in the API's alphabet, the last message is the user's, unless the API has yet
+//! to finish what it began. So what the assistant said can stay as it is: the API's rule against white space at its end is for a last
+//! message, and signatures may cover what precedes.
 
 use std::collections::HashSet;
 
@@ -27,6 +28,8 @@ pub struct Conversation {
     called: Vec<String>,
     /// Whether the last thing was a user's message without content.
     said_nothing: bool,
+    /// Whether the API owes the result of a call of its own tools.
+    owes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,11 @@ impl Conversation {
         self.ids.insert(id.to_owned())
     }
 
+    /// A call of the API's own tools was added; `without_result`: the API goes on with it when it is given the conversation.
+    pub fn owes(&mut self, without_result: bool) {
+        self.owes |= without_result;
+    }
+
     /// The tools that were called.
     pub fn called(&self) -> &[String] {
         &self.called
@@ -82,6 +90,10 @@ impl Conversation {
         // The turn began with the first of the assistant's messages between which there are only results.
         let mut began = None;
         let mut rest = self.messages.as_slice();
+        if let ([before @ .., (Role::Assistant, said)], true) = (rest, self.owes) {
+            began = Some(said);
+            rest = before;
+        }
         while let [before @ .., (Role::Assistant, said), (Role::User, answer)] = rest {
             if !first_is(answer, &["tool_result"]) {
                 break;
@@ -95,7 +107,8 @@ impl Conversation {
     /// The API's messages.
     pub fn finish(&mut self) -> Vec<Value> {
         self.end_assistant();
-        if self.messages.last().is_none_or(|(role, _)| *role == Role::Assistant) {
+        let goes_on = self.owes && self.messages.last().is_some_and(|(role, _)| *role == Role::Assistant);
+        if !goes_on && self.messages.last().is_none_or(|(role, _)| *role == Role::Assistant) {
             let text = if self.said_nothing || self.messages.is_empty() { NO_MESSAGE } else { CONTINUE };
             self.messages.push((Role::User, vec![text_block(text)]));
         }

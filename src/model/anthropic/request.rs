@@ -3,14 +3,23 @@
 use serde_json::{Map, Value, json};
 
 use super::conversation::Conversation;
-use super::messages::{Policy, add, system_text};
+use super::messages::{Policy, add, container, system_text};
 use super::settings::{AnthropicSettings, KeyHeader};
 use crate::model::history::newest_turns;
 use crate::model::settings::{self, all_headers, key_of_secret};
 use crate::model::tools::Tool;
+use crate::model::values::string;
 
 /// The path of the API below its base.
 const PATH: &str = "/messages";
+
+/// Most answers that one run asks for, when the API pauses a long turn again and again. The last one ends the run, paused or not.
+pub const MAX_ANSWERS: u32 = 16;
+
+/// Begins the ids of an answer's parts, so that those of a run's answers differ.
+pub fn id_prefix(of_run: &str, answer: u32) -> String {
+    if answer == 1 { of_run.to_owned() } else { format!("{of_run}{answer}.") }
+}
 
 /// The address to POST to: the base with the API's path, unless it has it already. A query stays at the end.
 pub fn endpoint(base_url: &str) -> String {
@@ -37,9 +46,16 @@ pub fn request_body(settings: &AnthropicSettings, history: &[Value]) -> Map<Stri
     };
     let mut conversation = Conversation::default();
     let mut system: Vec<String> = settings.system.iter().cloned().collect();
+    // The reply that is not over, if the request asks for more of one.
+    let open = history.last().filter(|last| string(last, "role") == Some("assistant"));
     for message in newest_turns(history, settings.max_history, settings.max_history_bytes) {
         system.extend(system_text(message));
-        add(message, policy, &mut conversation);
+        let goes_on = open.is_some_and(|open| std::ptr::eq(open, message));
+        add(message, goes_on, policy, &mut conversation);
+    }
+    // A container lives for minutes, so a later turn gets one of its own.
+    if let Some(id) = open.and_then(container).filter(|_| policy.server_tools) {
+        body.insert("container".into(), id.into());
     }
     body.insert("model".into(), settings.model.clone().into());
     body.insert("max_tokens".into(), settings.max_tokens.into());

@@ -40,10 +40,9 @@ fn unknown_events_and_blocks_are_left_out() {
     let body = sse(&[
         json!({"type": "message_start", "message": {"content": []}}),
         json!({"type": "news", "index": 0}),
-        start(0, json!({"type": "compaction", "content": "x"})),
-        delta(0, json!({"type": "compaction_delta", "content": "x"})),
+        start(0, json!({"type": "novelty", "content": "x"})),
+        delta(0, json!({"type": "novelty_delta", "content": "x"})),
         stop(0),
-        start(1, json!({"type": "web_search_tool_result", "tool_use_id": "unknown", "content": []})),
         delta(7, json!({"type": "input_json_delta", "partial_json": "{"})),
         start(2, json!({"type": "text", "text": ""})),
         delta(2, json!({"type": "text_delta", "text": "a"})),
@@ -184,5 +183,118 @@ proptest! {
             json!({"type": kind, "index": index, "content_block": said, "delta": said, "message": said})
         }).collect();
         run(&sse(&events));
+    }
+}
+
+#[test]
+fn content_of_unknown_kinds_alone_is_a_failure_with_a_name() {
+    let body = sse(&[start(0, json!({"type": "novelty"})), stop(0), end("end_turn"), json!({"type": "message_stop"})]);
+    assert_eq!(run(&body), (vec![], Some(Code::ProviderStreamInvalid)));
+    // An answer without any content says so by itself.
+    assert_eq!(run(&sse(&[end("end_turn")])).1, None);
+}
+
+#[test]
+fn what_a_block_says_twice_counts_once() {
+    let text = |said: &str| start(0, json!({"type": "text", "text": said}));
+    let words = |piece: &str| delta(0, json!({"type": "text_delta", "text": piece}));
+    let whole =
+        json!({"type": "message_start", "message": {"id": "m", "content": [{"type": "text", "text": "Hello "}]}});
+    for (events, expected) in [
+        (vec![text("Hello world"), words("Hello "), words("world")], "Hello world"),
+        (vec![text("Hello "), words("world")], "Hello world"),
+        (vec![text(""), words("ha"), words("ha")], "haha"),
+        (vec![whole.clone(), text(""), words("Hel"), words("lo world")], "Hello world"),
+        (vec![whole.clone(), whole, text("Hello world")], "Hello world"),
+    ] {
+        let mut body = events;
+        body.extend([stop(0), end("end_turn")]);
+        let said: String = chunks(&body).iter().filter_map(|chunk| chunk.text("delta")).collect();
+        assert_eq!(said, expected, "{body:?}");
+    }
+    let thought = |signature: &str| {
+        thinking_of(&[
+            start(0, json!({"type": "thinking", "thinking": "hm", "signature": signature})),
+            delta(0, json!({"type": "thinking_delta", "thinking": "hm"})),
+            delta(0, json!({"type": "signature_delta", "signature": "sig"})),
+            stop(0),
+            end("end_turn"),
+        ])
+    };
+    assert_eq!(thought("sig"), ("hm".to_owned(), json!({"signature": "sig"})));
+    assert_eq!(thought(""), ("hm".to_owned(), json!({"signature": "sig"})));
+}
+
+fn chunks(events: &[Value]) -> Vec<Chunk> {
+    let mut stream = MessageStream::new(StreamOptions::default());
+    let mut batch = stream.push(&sse(events));
+    batch.chunks.extend(stream.end().chunks);
+    batch.chunks
+}
+
+/// The words of the reasoning, and what its end keeps for the API.
+fn thinking_of(events: &[Value]) -> (String, Value) {
+    let chunks = chunks(events);
+    let words = chunks.iter().filter_map(|chunk| chunk.text("delta")).collect();
+    let kept =
+        chunks.iter().find(|chunk| chunk.kind() == "reasoning-end").and_then(|chunk| chunk.get("providerMetadata"));
+    (words, kept.map(|kept| kept["anthropic"].clone()).unwrap_or_default())
+}
+
+#[test]
+fn two_generations_in_one_stream_are_a_failure() {
+    let begin = |id: &str| json!({"type": "message_start", "message": {"id": id, "content": []}});
+    let said = [begin("m1"), start(0, json!({"type": "text", "text": "a"})), stop(0)];
+    for (second, failure) in [(begin("m2"), Some(Code::ProviderStreamInvalid)), (begin("m1"), None)] {
+        let mut body = said.to_vec();
+        body.extend([second, start(1, json!({"type": "text", "text": "b"})), stop(1), end("end_turn")]);
+        assert_eq!(run(&sse(&body)).1, failure, "{body:?}");
+    }
+}
+
+#[test]
+fn a_late_result_is_told_under_its_calls_own_id() {
+    let late = json!({"type": "code_execution_tool_result", "tool_use_id": "srv", "content": {"stdout": "1"}});
+    let own = [
+        start(1, json!({"type": "server_tool_use", "id": "own", "name": "web_search", "input": {}})),
+        stop(1),
+        start(2, json!({"type": "web_search_tool_result", "tool_use_id": "own", "content": []})),
+        start(3, json!({"type": "web_search_tool_result", "tool_use_id": "own", "content": []})),
+        start(4, json!({"type": "tool_use", "id": "mine", "name": "f", "input": {}})),
+        start(5, json!({"type": "web_search_tool_result", "tool_use_id": "mine", "content": []})),
+    ];
+    let mut events = vec![start(0, late), stop(0)];
+    events.extend(own);
+    events.push(end("tool_use"));
+    let results: Vec<(String, Value)> = chunks(&events)
+        .iter()
+        .filter(|chunk| chunk.kind().starts_with("tool-output"))
+        .map(|chunk| {
+            let mark = chunk.get("providerMetadata").map(|mark| mark["anthropic"].clone()).unwrap_or_default();
+            (chunk.text("toolCallId").unwrap().to_owned(), mark)
+        })
+        .collect();
+    assert_eq!(
+        results,
+        [
+            ("srv".to_owned(), json!({"type": "code_execution_tool_result", "deferred": true})),
+            ("own".to_owned(), json!({"type": "web_search_tool_result"})),
+        ]
+    );
+}
+
+#[test]
+fn a_paused_turn_leaves_the_reply_open_where_it_may() {
+    let events = [
+        start(0, json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}})),
+        stop(0),
+        end("pause_turn"),
+        json!({"type": "message_stop"}),
+    ];
+    for (may_pause, last) in [(true, "finish-step"), (false, "finish")] {
+        let mut stream = MessageStream::new(StreamOptions { may_pause, ..StreamOptions::default() });
+        let batch = stream.push(&sse(&events));
+        assert_eq!((batch.chunks.last().unwrap().kind(), batch.failure), (last, None));
+        assert_eq!((stream.is_finished(), stream.translation().pauses()), (true, may_pause));
     }
 }

@@ -1,6 +1,6 @@
 //! Tool calls of one answer, put together from their pieces, and the results of those that the API executed.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::server_tools::{self, metadata};
 use crate::core::chunk::Chunk;
@@ -31,6 +31,8 @@ struct Call {
     input: Option<Value>,
     /// The mark of a call that the API executes.
     mark: Option<Value>,
+    /// Who made it, where the API says so.
+    caller: Option<Value>,
     closed: bool,
     answered: bool,
 }
@@ -76,6 +78,7 @@ impl ToolCalls {
             arguments: String::new(),
             input: block.get("input").filter(|input| input.is_object()).cloned(),
             mark: server_tools::mark(block),
+            caller: server_tools::caller(block).cloned(),
             closed: false,
             answered: false,
         };
@@ -117,27 +120,34 @@ impl ToolCalls {
         calls.iter_mut().for_each(|call| call.close(parts, approvals));
     }
 
-    /// A result of a call that the API executed. One for a call of an earlier answer has no place in this reply and is left out, as is a
-    /// second one.
+    /// A result of a call that the API executed: one of this answer, or of an earlier one of the same reply, which had to wait for the
+    /// client's results. A second result is left out, and one for a call of the client.
     pub fn result(&mut self, block: &Value, parts: &mut Parts) {
         let given = string(block, "tool_use_id").unwrap_or_default();
+        let (said, chunk) = (server_tools::error_of(block), Chunk::new("tool-output-available"));
+        let chunk = match said {
+            Some(error) => Chunk::new("tool-output-error").with("errorText", error),
+            None => chunk.with("output", block.get("content").cloned().unwrap_or(Value::Null)),
+        };
         let open = |call: &&mut Call| call.given == given && call.mark.is_some() && !call.answered;
         if let Some(call) = self.calls.iter_mut().find(open) {
             call.close(parts, &self.approvals);
             call.answered = true;
-            let chunk = match server_tools::error_of(block) {
-                Some(error) => Chunk::new("tool-output-error").with("errorText", error),
-                None => Chunk::new("tool-output-available")
-                    .with("output", block.get("content").cloned().unwrap_or(Value::Null)),
-            };
-            let kind = string(block, "type").unwrap_or_default();
-            let chunk = call.executed(chunk.with("toolCallId", call.id.clone()));
-            parts.other(chunk.with("providerMetadata", metadata(serde_json::json!({"type": kind}))));
+            let id = call.id.clone();
+            write_result(&id, chunk, server_tools::result_mark(block, false), parts);
+        } else if !given.is_empty() && !self.calls.iter().any(|call| call.given == given) {
+            // Whether the reply has such a call is known to whoever writes its run.
+            write_result(given, chunk, server_tools::result_mark(block, true), parts);
         }
         for (url, title) in server_tools::sources(block) {
             parts.source(url, title);
         }
     }
+}
+
+fn write_result(id: &str, chunk: Chunk, mark: Value, parts: &mut Parts) {
+    let chunk = chunk.with("toolCallId", id).with("providerExecuted", true).with("dynamic", true);
+    parts.other(chunk.with("providerMetadata", metadata(mark)));
 }
 
 impl Call {
@@ -154,9 +164,12 @@ impl Call {
         let whole = self.input.take().filter(|_| self.arguments.trim().is_empty());
         let input = whole.map_or_else(|| parse_arguments(&self.arguments), Ok);
         let chunk = self.executed(input_chunk(&self.id, &self.name, input, &self.arguments));
-        match &self.mark {
-            None => write_input(parts, chunk, approvals),
-            Some(mark) => parts.other(chunk.with("providerMetadata", metadata(mark.clone()))),
+        match (&self.mark, &self.caller) {
+            (None, None) => write_input(parts, chunk, approvals),
+            (None, Some(caller)) => {
+                write_input(parts, chunk.with("providerMetadata", metadata(json!({"caller": caller}))), approvals);
+            }
+            (Some(mark), _) => parts.other(chunk.with("providerMetadata", metadata(mark.clone()))),
         }
     }
 }

@@ -63,7 +63,7 @@ async fn produce(job: &Job, agent: &str, forwarded: Option<Forwarded>) -> Produc
     match agent {
         Agent::Demo(settings) => Ok(demo::produce(job, settings, &history).await),
         Agent::OpenAi(settings) => model::openai(job, settings, &history).await,
-        Agent::Anthropic(settings) => model::anthropic(job, settings, &history).await,
+        Agent::Anthropic(settings) => model::anthropic(job, settings, history).await,
         Agent::Ui(settings) => route::produce(job, settings, history, forwarded).await,
         // Its run has no producer in this object.
         Agent::Push(_) => Ok(None),
