@@ -103,11 +103,6 @@ impl Parts {
         self.chunks.push(chunk);
     }
 
-    /// Whether anything has been said.
-    pub fn has_begun(&self) -> bool {
-        self.step_open || self.finished_steps
-    }
-
     /// Closes the open text or reasoning part.
     pub fn close(&mut self) {
         if let Some((kind, id)) = self.open.take() {

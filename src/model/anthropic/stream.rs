@@ -110,17 +110,18 @@ impl Translation for Message {
     }
 
     fn complete(&mut self, end: End) -> Result<(), Failure> {
-        let Some(reason) = self.finish else {
+        let said = end == End::Said && self.parts.has_step() && self.calls.are_whole();
+        let Some(reason) = self.finish.or(said.then_some(FinishReason::Other)) else {
             return Err(Failure::new(Code::ProviderStreamEnded, format!("{end} without a stop reason")));
         };
         self.end_block();
         self.parts.close();
         self.calls.close_all(&mut self.parts);
-        if self.unknown > 0 && !self.parts.has_begun() {
+        if self.unknown > 0 && !self.parts.has_step() {
             return Err(Failure::new(Code::ProviderStreamInvalid, "the answer holds only content of unknown kinds"));
         }
         // What matters is that results are awaited.
-        let waits = reason == FinishReason::Stop && self.calls.wait_for_client();
+        let waits = matches!(reason, FinishReason::Stop | FinishReason::Other) && self.calls.wait_for_client();
         let reason = if waits { FinishReason::ToolCalls } else { reason };
         let mut facts = Map::new();
         if let Some(model) = self.model.take() {

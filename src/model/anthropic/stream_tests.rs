@@ -129,7 +129,6 @@ fn what_breaks_a_stream_is_named_and_keeps_what_came_before() {
         (error("authentication_error"), Code::ProviderAuth),
         ("data: {\"error\":{\"message\":\"m\"}}\n\n".to_owned(), Code::ProviderError),
         ("data: {\"type\":\n\n".to_owned(), Code::ProviderStreamInvalid),
-        ("data: {\"type\":\"message_stop\"}\n\n".to_owned(), Code::ProviderStreamEnded),
         (
             "data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"tool_use\"}}\n\n".to_owned(),
             Code::ProviderStreamInvalid,
@@ -297,4 +296,38 @@ fn a_paused_turn_leaves_the_reply_open_where_it_may() {
         assert_eq!((batch.chunks.last().unwrap().kind(), batch.failure), (last, None));
         assert_eq!((stream.is_finished(), stream.translation().pauses()), (true, may_pause));
     }
+}
+
+#[test]
+fn a_last_word_without_a_reason_ends_an_answer_that_has_content() {
+    let stop_event = || json!({"type": "message_stop"});
+    let text = start(0, json!({"type": "text", "text": "a"}));
+    let call = |piece: &str| {
+        let begin = start(0, json!({"type": "tool_use", "id": "c", "name": "f", "input": {}}));
+        vec![begin, delta(0, json!({"type": "input_json_delta", "partial_json": piece})), stop_event()]
+    };
+    for (events, last) in [
+        (vec![text.clone(), stop_event()], Ok("finish other")),
+        (vec![text], Err(Code::ProviderStreamEnded)),
+        (call("{}"), Ok("finish tool-calls")),
+        (call("{\"a\":"), Err(Code::ProviderStreamEnded)),
+    ] {
+        let (words, failure) = run(&sse(&events));
+        assert_eq!(failure.map_or_else(|| Ok(words.last().unwrap().as_str()), Err), last, "{events:?}");
+    }
+}
+
+#[test]
+fn garbage_behind_the_stop_reason_does_not_cost_the_answer() {
+    let said = [start(0, json!({"type": "text", "text": "a"})), stop(0), end("end_turn")];
+    for garbage in ["data: {\"oops\":\n\n", "event: error\ndata: {\"type\":\"error\"}\n\n", "data: [1]\n\n"] {
+        let mut body = sse(&said);
+        body.extend_from_slice(garbage.as_bytes());
+        let (words, failure) = run(&body);
+        assert_eq!((words.last().map(String::as_str), failure), (Some("finish stop"), None), "{garbage}");
+    }
+    let again = json!({"type": "message_start", "message": {"id": "m2", "content": []}});
+    let first = json!({"type": "message_start", "message": {"id": "m1", "content": []}});
+    let body = sse(&[&[first], &said[..], &[again]].concat());
+    assert_eq!(run(&body).1, None);
 }

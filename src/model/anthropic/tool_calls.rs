@@ -54,6 +54,11 @@ impl ToolCalls {
         self.calls.iter().any(|call| call.mark.is_none())
     }
 
+    /// Whether the input of each call has come to its end.
+    pub fn are_whole(&self) -> bool {
+        self.calls.iter().all(|call| call.closed || parse_arguments(&call.arguments).is_ok())
+    }
+
     /// A content block that is a call begins.
     ///
     /// # Errors
