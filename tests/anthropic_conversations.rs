@@ -9,6 +9,7 @@
 mod common;
 
 use common::Recording;
+use rejoin::core::chunk::Chunk;
 use rejoin::core::error::Code;
 use rejoin::core::ids::{MessageId, RunId};
 use rejoin::core::record::Record;
@@ -16,6 +17,7 @@ use rejoin::dialect::ui::writer::RunWriter;
 use rejoin::model::agent::{Agent, Agents};
 use rejoin::model::anthropic::request::request_body;
 use rejoin::model::anthropic::stream::{MessageStream, StreamOptions};
+use rejoin::model::parts::Batch;
 use serde_json::{Value, json};
 
 /// The events of each answer of a recording.
@@ -69,13 +71,35 @@ fn content(events: &[Value]) -> Vec<Value> {
     blocks
 }
 
-fn chunks_of(events: &[Value]) -> (Vec<rejoin::core::chunk::Chunk>, Option<Code>) {
-    let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+fn body_of(events: &[Value]) -> Vec<u8> {
+    events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>().into_bytes()
+}
+
+fn translate(pieces: &[&[u8]]) -> (Vec<Chunk>, Option<Code>) {
     let mut stream = MessageStream::new(StreamOptions::default());
-    let mut batch = stream.push(body.as_bytes());
-    let end = stream.end();
-    batch.chunks.extend(end.chunks);
-    (batch.chunks, batch.failure.or(end.failure).map(|failure| failure.code))
+    let (mut chunks, mut failure) = (Vec::new(), None);
+    let mut take = |batch: Batch| {
+        chunks.extend(batch.chunks);
+        failure = failure.or(batch.failure.map(|failure| failure.code));
+    };
+    pieces.iter().for_each(|piece| take(stream.push(piece)));
+    take(stream.end());
+    (chunks, failure)
+}
+
+fn chunks_of(events: &[Value]) -> (Vec<Chunk>, Option<Code>) {
+    translate(&[&body_of(events)])
+}
+
+#[test]
+fn where_the_body_is_cut_makes_no_difference() {
+    for recording in common::recordings("anthropic-open") {
+        for events in answers(&recording) {
+            let body = body_of(&events);
+            let whole = translate(&[&body]);
+            common::cut_at_random(&body, |pieces| translate(pieces) == whole, &recording.name);
+        }
+    }
 }
 
 /// The reply after one more answer, as it is committed.
@@ -90,11 +114,11 @@ fn reply_after(number: usize, so_far: Option<Value>, events: &[Value]) -> Value 
     assert_eq!(failure, None);
     records.extend(chunks.into_iter().flat_map(|chunk| writer.write(chunk)));
     records.extend(writer.complete());
-    let commits = records.into_iter().filter_map(|record| match record {
+    let mut commits = records.into_iter().filter_map(|record| match record {
         Record::Commit(commit) => Some(commit.message),
         _ => None,
     });
-    commits.last().unwrap()
+    commits.next_back().unwrap()
 }
 
 /// The client answers every call that waits for it.
