@@ -59,7 +59,9 @@ export async function startServer({
   let child;
   try {
     fs.mkdirSync(storage, { recursive: true });
-    child = launch({ folder, build, added: config, storage, host, port, logLevel, variables: { ...readEnvFile(envFile), ...env } });
+    // A local server takes any Host header; its producers are told the address that it does have, unless the file names another.
+    const variables = { PUBLIC_URL: origin, ...readEnvFile(envFile), ...env };
+    child = launch({ folder, build, added: config, storage, host, port, logLevel, variables });
   } catch (error) {
     remove(folder);
     throw error;

@@ -44,6 +44,8 @@ pub struct Settings {
     pub max_request_bytes: usize,
     /// `ALLOWED_ORIGINS`: origins that browsers may call from.
     pub allowed_origins: Vec<String>,
+    /// `PUBLIC_URL`: where the service is reached from outside, without a slash at its end.
+    pub public_url: Option<String>,
     /// `TEST_SEAMS`: routes that only tests need.
     pub test_seams: bool,
 }
@@ -106,6 +108,7 @@ impl Settings {
             max_attempts: u32::try_from(attempts).unwrap_or(1),
             max_request_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             allowed_origins: origins.split([',', ' ']).filter(|o| !o.is_empty()).map(str::to_owned).collect(),
+            public_url: read("PUBLIC_URL").filter(|text| !text.trim().is_empty()).map(address).transpose()?,
             test_seams: read("TEST_SEAMS").is_some_and(|text| text == "1"),
         })
     }
@@ -119,6 +122,17 @@ impl Settings {
             max_bytes: self.max_session_bytes,
         }
     }
+}
+
+/// An address that further segments can be put behind.
+fn address(text: String) -> Result<String, InvalidSetting> {
+    let own = text.trim().trim_end_matches('/');
+    let host = own.strip_prefix("https://").or_else(|| own.strip_prefix("http://")).unwrap_or_default();
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '@' | '\\' | '"');
+    if host.is_empty() || host.starts_with(['/', ':']) || host.contains(odd) {
+        return Err(InvalidSetting { name: "PUBLIC_URL", expected: "an address such as https://chat.example.com" });
+    }
+    Ok(own.to_owned())
 }
 
 /// 24 hours, in ms.
@@ -153,6 +167,32 @@ mod tests {
         assert_eq!((settings.reader_stale, settings.reader_max_age), (Millis::new(60_000), Millis::new(3_600_000)));
         assert_eq!((settings.max_attempts, settings.recovery, settings.detached), (3, Recovery::Retry, None));
         assert!(settings.allowed_origins.is_empty() && !settings.test_seams);
+        assert_eq!(settings.public_url, None);
+    }
+
+    #[test]
+    fn the_public_address_can_be_written_behind() {
+        let with = |value: &str| Settings::read(|name| (name == "PUBLIC_URL").then(|| value.to_owned()));
+        for (value, expected) in [
+            ("https://chat.example.com", "https://chat.example.com"),
+            (" http://127.0.0.1:8787/ ", "http://127.0.0.1:8787"),
+            ("https://example.com/rejoin/", "https://example.com/rejoin"),
+        ] {
+            assert_eq!(with(value).unwrap().public_url.as_deref(), Some(expected));
+        }
+        assert_eq!(with(" ").unwrap().public_url, None);
+        for value in [
+            "chat.example.com",
+            "https://",
+            "https:///x",
+            "ftp://a",
+            "https://a?b",
+            "https://u@a",
+            "https://a b",
+            "http://:80",
+        ] {
+            assert_eq!(with(value).unwrap_err().name, "PUBLIC_URL", "{value}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::redact::quote;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:literal, $retryable:literal, $message:literal;)*) => {
         /// Stable machine code of a failure (`spec/helix.md` section 7; category = the part before the first `_`).
@@ -127,20 +129,22 @@ impl Code {
 
 /// Why a run failed: what clients may know, and apart from it what only the log line may say.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{}: {internal}{}", code.as_str(), retry_after_ms.map(|ms| format!(" (retry after {ms} ms)")).unwrap_or_default())]
+#[error("{}: {}{}", code.as_str(), quote(internal), retry_after_ms.map(|ms| format!(" (retry after {ms} ms)")).unwrap_or_default())]
 pub struct Failure {
     /// The class of the failure.
     pub code: Code,
     /// How long to wait before trying again, in ms, when the other side said so.
     pub retry_after_ms: Option<u64>,
-    /// For the log line only; may quote the provider, never a key.
+    /// For the log line only; may quote the other side. What looks like a secret is left out where it is displayed.
     pub internal: String,
+    /// What clients are told in the place of the code's own words, when they come from the app itself.
+    pub words: Option<String>,
 }
 
 impl Failure {
     /// A failure with its internal explanation.
     pub fn new(code: Code, internal: impl Into<String>) -> Self {
-        Self { code, retry_after_ms: None, internal: internal.into() }
+        Self { code, retry_after_ms: None, internal: internal.into(), words: None }
     }
 }
 

@@ -10,6 +10,7 @@
 //! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
 //! * [`snapshot`]: the committed conversation. [`state`]: the custom state beside it, and patches of it.
 //! * [`counters`]: what an object has done; [`digest`]: ids that log lines may carry. [`config`]: the deployment's settings.
+//! * [`redact`]: other people's words for a log line, without secrets.
 //! * [`event_stream`]: server-sent events, from bytes cut anywhere. [`lenient_json`]: JSON that cuts an emoji in two. [`halves`]: joins it.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
@@ -33,6 +34,7 @@ pub mod log;
 pub mod pace;
 pub mod reader;
 pub mod record;
+pub mod redact;
 pub mod retention;
 pub mod run;
 pub mod session;

@@ -108,7 +108,7 @@ mod tests {
             message_id: MessageId::new("m"),
             start: Cursor::START,
             end: None,
-            error: None,
+            fault: None,
             paused: false,
         };
         let mut view = View::default();

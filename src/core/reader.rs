@@ -6,7 +6,7 @@ use super::error::Code;
 use super::ids::{Cursor, RunId};
 use super::run::RunStatus;
 use super::session::StreamStatus;
-use super::view::{RunView, View};
+use super::view::{Fault, RunView, View};
 
 /// What a reader follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Terminal {
     Paused,
     /// The run was stopped.
     Interrupted,
-    /// The run failed.
+    /// The run failed; [`Reader::fault`] says why.
     Failed(Code),
     /// The reader can learn no more here; its client comes back with its cursor.
     Dropped,
@@ -159,6 +159,15 @@ impl Reader {
         true
     }
 
+    /// Why the run that the reader follows has failed, if it has: of the whole stream, the last run.
+    pub fn fault(&self, view: &View) -> Option<Fault> {
+        let run = match &self.scope {
+            Scope::Stream => view.run(),
+            Scope::Run(id) => view.find(id),
+        };
+        run?.fault.clone()
+    }
+
     /// Whether history is behind the reader.
     pub fn is_live(&self) -> bool {
         self.joined.is_none()
@@ -210,6 +219,10 @@ impl Reader {
     }
 }
 
+fn code_of(run: Option<&RunView>) -> Code {
+    run.and_then(|run| run.fault.as_ref()).map_or(Code::FrameworkInternalError, |fault| fault.code)
+}
+
 fn run_terminal(run: &RunView) -> Option<Terminal> {
     match run.status {
         _ if run.paused => Some(Terminal::Paused),
@@ -217,7 +230,7 @@ fn run_terminal(run: &RunView) -> Option<Terminal> {
         RunStatus::SuspendedClientTool => Some(Terminal::Paused),
         RunStatus::Completed => Some(Terminal::Completed),
         RunStatus::Interrupted => Some(Terminal::Interrupted),
-        RunStatus::Failed => Some(Terminal::Failed(run.error.unwrap_or(Code::FrameworkInternalError))),
+        RunStatus::Failed => Some(Terminal::Failed(code_of(Some(run)))),
         RunStatus::Superseded => Some(Terminal::Superseded),
     }
 }
@@ -227,9 +240,7 @@ fn stream_terminal(view: &View) -> Option<Terminal> {
     match view.status() {
         Some(StreamStatus::Active) => None,
         Some(StreamStatus::Paused) => Some(Terminal::Paused),
-        Some(StreamStatus::Failed) => {
-            Some(Terminal::Failed(run.and_then(|run| run.error).unwrap_or(Code::FrameworkInternalError)))
-        }
+        Some(StreamStatus::Failed) => Some(Terminal::Failed(code_of(run))),
         Some(StreamStatus::Ended) => Some(match run.map(|run| run.status) {
             Some(RunStatus::Interrupted) => Terminal::Interrupted,
             _ => Terminal::Completed,

@@ -17,7 +17,7 @@ fn run(id: &str, status: RunStatus, start: u64, end: Option<u64>, error: Option<
         message_id: MessageId::new("m"),
         start: at(start),
         end: end.map(at),
-        error,
+        fault: error.map(Fault::from),
         paused: false,
     }
 }

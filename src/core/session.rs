@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::block::{OPEN_LIMIT, OpenBlock, PARTS};
 use super::caller::Caller;
 use super::command::{Due, Effects, NotFound, StopTarget, WriteRefused};
+use super::error::Failure;
 use super::ids::{CheckpointId, Cursor};
 use super::log::{Log, Ticket};
 use super::record::Record;
@@ -215,8 +216,17 @@ impl Session {
             Outcome::Completed | Outcome::Interrupted => (StreamStatus::Ended, None),
             Outcome::Suspended => (StreamStatus::Paused, None),
         };
+        let explained = error.is_some();
         let ended = (outcome != Outcome::Suspended).then_some(now);
-        let run = RunRow { status: outcome.status(), end: Some(self.log.head()), ended, error, ..run };
+        let run = RunRow {
+            status: outcome.status(),
+            end: Some(self.log.head()),
+            ended,
+            error,
+            retry_after_ms: run.retry_after_ms.filter(|_| explained),
+            error_text: run.error_text.clone().filter(|_| explained),
+            ..run
+        };
         let row = SessionRow { status, ..row };
         writes.push(Write::Run(run.clone()));
         writes.push(Write::Session(row.clone()));
@@ -261,10 +271,12 @@ impl Session {
         }
     }
 
-    /// The producer's last word on when to try again, kept with the failure that follows. In memory only until then.
-    pub fn advise_retry(&mut self, fence: &Fence, after_ms: Option<u64>) {
+    /// The producer's last word: when to try again, and what clients are told. Kept with the failure that follows; in memory only until
+    /// then.
+    pub fn explain(&mut self, fence: &Fence, failure: &Failure) {
         if let Some(run) = self.run.as_mut().filter(|run| holds(run, fence)) {
-            run.retry_after_ms = after_ms;
+            run.retry_after_ms = failure.retry_after_ms;
+            run.error_text.clone_from(&failure.words);
         }
     }
 

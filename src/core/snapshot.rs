@@ -12,6 +12,7 @@ use super::ids::{Cursor, percent_encode};
 use super::run::RunStatus;
 use super::session::{Session, StreamStatus};
 use super::storage::{MessageRow, RunRow, StorageError};
+use super::view::Fault;
 
 /// Everything of a snapshot but its messages: read first, so that the rows can be bounded by it.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +64,8 @@ pub fn read(session: &Session, caller: &Caller, session_id: &str) -> Result<Snap
             map.insert("resumeMessageId".into(), run.message_id.as_str().into());
         }
         if status == StreamStatus::Failed {
-            map.insert("errorDetail".into(), failure_detail(run));
+            let fault = run.map_or_else(|| Fault::from(Code::FrameworkInternalError), Fault::of);
+            map.insert("errorDetail".into(), fault_detail(&fault));
         }
     }
     Ok(Snapshot {
@@ -120,9 +122,9 @@ fn waits_for_page(run: &RunRow, head: Cursor) -> bool {
 }
 
 /// What clients may know of the failure that ended a run: its class, and when to try again if the model API said so.
-pub fn failure_detail(run: Option<&RunRow>) -> Value {
-    let mut detail = error_detail(run.and_then(|run| run.error).unwrap_or(Code::FrameworkInternalError));
-    if let (Value::Object(detail), Some(after)) = (&mut detail, run.and_then(|run| run.retry_after_ms)) {
+pub fn fault_detail(fault: &Fault) -> Value {
+    let mut detail = error_detail(fault.code);
+    if let (Value::Object(detail), Some(after)) = (&mut detail, fault.retry_after_ms) {
         detail.insert("retryAfterMs".into(), after.into());
     }
     detail

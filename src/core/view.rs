@@ -1,6 +1,7 @@
 //! What readers may see of a session: only what is durable.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use super::error::Code;
 use super::ids::{Cursor, MessageId, RunId};
@@ -10,6 +11,40 @@ use super::storage::RunRow;
 
 /// Runs whose end is kept in memory for readers that lag behind them.
 const KEPT_RUNS: usize = 16;
+
+/// Why a run failed, as its clients are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The class of the failure.
+    pub code: Code,
+    /// How long to wait before trying again, in ms, when the other side said so.
+    pub retry_after_ms: Option<u64>,
+    /// What people are told, when it is the app's own text.
+    pub words: Option<Rc<str>>,
+}
+
+impl Fault {
+    /// What a run's row says of it; of a failed run without a code, a fault of the service.
+    pub fn of(run: &RunRow) -> Self {
+        let words = run.error_text.as_deref().map(Rc::from);
+        Self {
+            retry_after_ms: run.retry_after_ms,
+            words,
+            ..Self::from(run.error.unwrap_or(Code::FrameworkInternalError))
+        }
+    }
+
+    /// The words for people: the app's own, else the code's.
+    pub fn words(&self) -> &str {
+        self.words.as_deref().unwrap_or_else(|| self.code.message())
+    }
+}
+
+impl From<Code> for Fault {
+    fn from(code: Code) -> Self {
+        Self { code, retry_after_ms: None, words: None }
+    }
+}
 
 /// A run as readers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +62,7 @@ pub struct RunView {
     /// Its last chunk, once it has ended.
     pub end: Option<Cursor>,
     /// What ended it, if it failed.
-    pub error: Option<Code>,
+    pub fault: Option<Fault>,
     /// Whether it had paused before another run took its place: that is how its responses end.
     pub paused: bool,
 }
@@ -42,7 +77,7 @@ impl RunView {
             message_id: run.message_id.clone(),
             start: run.start,
             end: run.end,
-            error: run.error,
+            fault: (run.status == RunStatus::Failed).then(|| Fault::of(run)),
             paused: false,
         }
     }

@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::comments::Comments;
 use super::failure::failure_of_event;
 use super::parts::Batch;
-use super::redact::quote;
 use super::tools::Approvals;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::event_stream::{Event, EventStream};
 use crate::core::halves::Joiner;
 use crate::core::lenient_json;
+use crate::core::redact::quote;
 
 /// How a stream is translated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

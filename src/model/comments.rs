@@ -1,7 +1,7 @@
 //! Words that a gateway puts where an event's JSON should stand, to keep the connection open: `data: : PROCESSING`, `data: ping`.
 
-use super::redact::quote;
 use crate::core::error::Failure;
+use crate::core::redact::quote;
 
 /// Most of them in one answer: at one a second, more than a quarter of an hour.
 const MOST: u32 = 1_000;

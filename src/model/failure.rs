@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use super::redact::quote;
 use crate::core::error::{Code, Failure};
+use crate::core::redact::quote;
 
 /// Longest part of a body that is looked at, in bytes. An error answer that is longer is not an API's.
 pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
@@ -58,9 +58,8 @@ pub fn failure_of_response(
         facts.to_string()
     };
     Failure {
-        code,
         retry_after_ms: retry_after_ms.filter(|_| code.retryable()),
-        internal: quote(&format!("the model API answered {status}: {what}")),
+        ..Failure::new(code, quote(&format!("the model API answered {status}: {what}")))
     }
 }
 

@@ -9,7 +9,6 @@
 //! * [`openai`]: the chat-completions API, which many services speak.
 //! * [`anthropic`]: Anthropic's Messages API.
 //! * [`ui_route`]: somebody's own chat route.
-//! * [`redact`]: keys out of log lines.
 //! * [`demo`]: the reply that needs no model and no key.
 
 pub mod agent;
@@ -24,7 +23,6 @@ pub mod history;
 pub mod openai;
 pub mod parts;
 pub mod push_agent;
-pub mod redact;
 pub mod settings;
 pub mod tools;
 pub mod ui_route;

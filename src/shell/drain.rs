@@ -21,7 +21,7 @@ use crate::core::reader::{Eviction, Next, Scope, Terminal};
 use crate::core::run::Vocabulary;
 use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
-use crate::core::view::View;
+use crate::core::view::{Fault, View};
 use crate::dialect::helix::projector::Projector;
 use crate::dialect::helix::response::project_helix;
 use crate::dialect::ui::lens::Lens;
@@ -53,8 +53,8 @@ enum Act {
     Project { after: Cursor, until: Cursor, lens: Rc<Lens> },
     /// History ended at this head.
     Announce(Cursor),
-    /// The response ends.
-    End { terminal: Terminal, finish_sent: bool, lens: Rc<Lens> },
+    /// The response ends. `fault`: why the run that it followed has failed.
+    End { terminal: Terminal, fault: Option<Fault>, finish_sent: bool, lens: Rc<Lens> },
     /// It ends because it takes nothing.
     Evict(Eviction),
 }
@@ -166,8 +166,8 @@ impl Host {
                 }
                 Act::End { terminal: Terminal::Superseded, .. } if self.moves_on(id) => turn.again.push(id),
                 Act::Project { after, until, lens } => self.give_projected(id, &pen, (after, until), &lens, turn),
-                Act::End { terminal, finish_sent, lens } => {
-                    let last = last_words(dialect, terminal, finish_sent);
+                Act::End { terminal, fault, finish_sent, lens } => {
+                    let last = last_words(dialect, terminal, fault, finish_sent);
                     let last = last.map(|last| self.with_result(id, dialect, (terminal, last), &lens));
                     self.end(id, &pen, last, terminal)
                 }
@@ -304,6 +304,9 @@ impl Host {
     /// A terminal with what stands in it or before it: on the wire a run's result, and a projected response closes what is open.
     fn with_result(&self, id: u64, dialect: Dialect, (terminal, last): (Terminal, Vec<u8>), lens: &Lens) -> Vec<u8> {
         if dialect == Dialect::Wire {
+            if matches!(terminal, Terminal::Failed(_)) {
+                return last;
+            }
             let result = self.session(|session| {
                 let (run, state) = (session.run()?, session.checkpoint().and_then(|last| last.state.clone()));
                 Some((run.push.as_ref()?.result.clone(), state))
@@ -378,24 +381,30 @@ fn decide(id: u64, open: &mut Open, view: &View, turn: &Turn) -> Option<Step> {
             open.pace.waits(turn.now);
             Act::Evict(late?)
         }
-        Next::End(terminal) => Act::End { terminal, finish_sent: open.finish_sent, lens: Rc::clone(&open.lens) },
+        Next::End(terminal) => {
+            let (fault, lens) = (open.reader.fault(view), Rc::clone(&open.lens));
+            Act::End { terminal, fault, finish_sent: open.finish_sent, lens }
+        }
     };
     Some(Step { id, pen: open.body.pen(), dialect: open.dialect, act })
 }
 
 /// How a response ends; `None` breaks its body.
-fn last_words(dialect: Dialect, terminal: Terminal, finish_sent: bool) -> Option<Vec<u8>> {
+fn last_words(dialect: Dialect, terminal: Terminal, fault: Option<Fault>, finish_sent: bool) -> Option<Vec<u8>> {
     if dialect == Dialect::Wire {
-        return Some(wire::terminal(terminal));
+        return Some(match (terminal, fault) {
+            (Terminal::Failed(_), Some(fault)) => wire::failed(&fault),
+            _ => wire::terminal(terminal),
+        });
     }
     let outcome = match terminal {
         Terminal::Completed => chat::Outcome::Completed,
         Terminal::Paused => chat::Outcome::Suspended,
         Terminal::Interrupted => chat::Outcome::Stopped,
-        Terminal::Failed(code) => chat::Outcome::Failed(code),
+        Terminal::Failed(code) => chat::Outcome::Failed(fault.unwrap_or_else(|| Fault::from(code))),
         Terminal::Dropped | Terminal::Superseded | Terminal::NotLive | Terminal::Truncated(_) => return None,
     };
     let mut bytes = Vec::new();
-    chat::terminal(outcome, finish_sent, &mut bytes);
+    chat::terminal(&outcome, finish_sent, &mut bytes);
     Some(bytes)
 }

@@ -8,10 +8,11 @@ use super::answer;
 use super::host::Host;
 use super::producers;
 use super::request::header;
-use crate::core::error::Failure;
+use crate::core::error::{Code, Failure};
 use crate::core::run::Vocabulary;
 use crate::core::time::Millis;
-use crate::dialect::route::{origin, query_value};
+use crate::dialect::address::own_address;
+use crate::dialect::route::query_value;
 use crate::dialect::ui::request::ChatBody;
 use crate::model::agent::{Agent, NoSuchAgent};
 use crate::model::ui_route::request::{Forwarded, headers};
@@ -38,8 +39,8 @@ pub struct Outside {
     pub vocabulary: Vocabulary,
     /// How long it may be silent.
     pub lease: Millis,
-    /// Where it reaches the service.
-    pub origin: String,
+    /// The address at which it reaches the service.
+    pub own: String,
 }
 
 impl Host {
@@ -78,12 +79,20 @@ impl Host {
             Agent::Push(settings) => {
                 let lease = settings.lease_ms.map_or(self.config.settings.lease, |ms| Millis::new(u64::from(ms)));
                 let url = request.url();
-                Some(Outside { vocabulary: settings.vocabulary, lease, origin: origin(&url).to_owned() })
+                let own = own_address(self.config.settings.public_url.as_deref(), &url);
+                let Some(own) = own else { return Err(answer::misconfigured(&unverified())) };
+                Some(Outside { vocabulary: settings.vocabulary, lease, own: own.to_owned() })
             }
             _ => None,
         };
         Ok(Entered { name, forwarded, outside })
     }
+}
+
+/// The producer would be told to write to a host that anybody may have named.
+fn unverified() -> Failure {
+    let words = "PUBLIC_URL is not set, and the host of this request is not known to be the service's own";
+    Failure::new(Code::ConfigurationInvalid, words)
 }
 
 fn refused(failure: &Failure) -> Response {

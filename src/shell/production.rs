@@ -69,7 +69,7 @@ pub struct Launch<'a> {
     pub vocabulary: Vocabulary,
     /// How long its producer may be silent, when that is outside.
     pub push: Option<Millis>,
-    /// The origin under which that producer reaches the service, when it is to be told of the run.
+    /// The address at which that producer reaches the service, when it is to be told of the run.
     pub told: Option<String>,
     /// The conversation's state from here on, as JSON text.
     pub state: Option<String>,
@@ -142,8 +142,8 @@ impl Host {
         let run = self.session(|session| session.run().cloned()).map_err(NotStarted::Host)?;
         let run = run.ok_or(NotStarted::Host(HostError::Busy))?;
         if push.is_some() {
-            if let Some(origin) = told {
-                producers::tell(self, &run, origin, answers);
+            if let Some(own) = told {
+                producers::tell(self, &run, own, answers);
             }
         } else if let Some((writer, records)) = made.into_inner()
             && let Some(signal) = self.seat(&fence, writer)

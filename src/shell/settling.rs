@@ -36,7 +36,7 @@ impl Host {
         if self.tries_again(fence, &failure) {
             return;
         }
-        let _ = self.session(|session| session.advise_retry(fence, failure.retry_after_ms));
+        let _ = self.session(|session| session.explain(fence, &failure));
         let _ = self.conclude(fence, Outcome::Failed(failure.code));
     }
 

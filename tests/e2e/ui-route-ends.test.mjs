@@ -18,7 +18,9 @@ before(async () => {
   server = await startRejoin({
     vars: { LEASE_MS: 1500, HEARTBEAT_MS: 300 },
     agents: {
-      default: { producer: 'ui', url: route.url },
+      default: { producer: 'ui', url: route.url, silenceMs: 1500 },
+      closed: { producer: 'ui', url: route.url, forwardErrors: false },
+      patient: { producer: 'ui', url: route.url, silenceMs: 60_000 },
       nowhere: { producer: 'ui', url: `http://127.0.0.1:${await freePort()}/api/chat` },
     },
   })
@@ -44,8 +46,8 @@ const failing = async () => {
 const ends = [
   { name: 'an abort part', answer: written([...begun, { type: 'abort', reason: SECRET }]), last: 'abort', status: 'ended' },
   { name: 'an abort part and an open body', answer: partial(step.event({ type: 'abort' }), step.silence()), last: 'abort', status: 'ended' },
-  { name: 'an error part', answer: written(begun, failing), code: 'provider_error' },
-  { name: 'an error part before anything else', answer: written([], failing), said: '', code: 'provider_error' },
+  { name: 'an error part', answer: written(begun, failing), code: 'provider_error', told: SECRET },
+  { name: 'an error part before anything else', answer: written([], failing), said: '', code: 'provider_error', told: SECRET },
   { name: 'a cut connection', answer: partial(step.destroy()), code: 'provider_stream_ended' },
   { name: 'a body that ends early', answer: partial(step.end()), code: 'provider_stream_ended' },
   { name: 'an empty body', answer: [step.end()], said: '', code: 'provider_stream_ended' },
@@ -56,12 +58,12 @@ const ends = [
   { name: 'HTML with 200', answer: [step.status(200, `<html>${SECRET}`, { 'content-type': 'text/html' })], said: '', code: 'provider_stream_invalid' },
   { name: 'JSON with 200', answer: [step.status(200, { hello: SECRET })], said: '', code: 'provider_stream_invalid' },
   { name: '500', answer: [step.status(500, SECRET, { 'content-type': 'text/plain' })], said: '', code: 'provider_unavailable' },
-  { name: '401', answer: [step.status(401, { error: SECRET })], said: '', code: 'provider_auth' },
-  { name: '429', answer: [step.status(429, { error: SECRET }, { 'retry-after': '3' })], said: '', code: 'provider_rate_limited' },
-  { name: '404', answer: [step.status(404, SECRET)], said: '', code: 'provider_bad_request' },
+  { name: '401', answer: [step.status(401, { error: SECRET })], said: '', code: 'provider_auth', told: SECRET },
+  { name: '429', answer: [step.status(429, { error: SECRET }, { 'retry-after': '3' })], said: '', code: 'provider_rate_limited', told: SECRET },
+  { name: '404', answer: [step.status(404, SECRET, { 'content-type': 'text/plain' })], said: '', code: 'provider_bad_request', told: SECRET },
   { name: '204', answer: (res) => res.writeHead(204).end(), said: '', code: 'provider_stream_invalid' },
   { name: 'a redirect', answer: (res) => res.writeHead(307, { location: '/login' }).end(), said: '', code: 'provider_bad_request' },
-  { name: 'silence longer than the lease', answer: partial(step.silence()), code: 'provider_timeout' },
+  { name: 'silence longer than silenceMs', answer: partial(step.silence()), code: 'provider_timeout' },
   { name: 'no answer at all', answer: () => {}, said: '', code: 'provider_timeout' },
   { name: '[DONE] without a finish', answer: written(begun), last: 'finish', status: 'ended' },
   { name: 'a finish without [DONE]', answer: whole, last: 'finish', status: 'ended' },
@@ -69,7 +71,7 @@ const ends = [
 ]
 
 describe('an answer that ends with', () => {
-  for (const { name, answer, said = 'Hello', code, last = 'error', status = 'failed' } of ends) {
+  for (const { name, answer, said = 'Hello', code, last = 'error', status = 'failed', told } of ends) {
     test(`${name} is ${code ?? last}`, async () => {
       const s = session(server)
       const asked = route.requests.length
@@ -83,6 +85,7 @@ describe('an answer that ends with', () => {
       for (const version of VERSIONS) {
         const folded = await foldAll(version, got.raw, [userMessage(name)])
         assert.deepEqual([folded.status, folded.text], [code ? 'error' : 'ready', said], `ai ${version}`)
+        if (told) assert.equal(folded.error.message, told, `ai ${version}`)
       }
       const { terminal } = assertWireBody(await wire.collect())
       assert.equal(terminal.event, code ? 'fail' : 'end')
@@ -91,7 +94,9 @@ describe('an answer that ends with', () => {
       assert.deepEqual([body.status, body.errorDetail?.code], [status, code])
       assert.equal(textOf(body.messages[1]), said)
       for (const version of VERSIONS) await validateMessages(version, body.messages)
-      for (const text of [got.text, JSON.stringify(terminal), JSON.stringify(body)]) assert.ok(!text.includes(SECRET), text)
+      if (told) assert.equal((typeof terminal.data === "string" ? JSON.parse(terminal.data) : terminal.data).error, told)
+      else for (const text of [got.text, JSON.stringify(terminal)]) assert.ok(!text.includes(SECRET), text)
+      assert.ok(!JSON.stringify(body).includes(SECRET), 'the snapshot has no free text')
       assert.equal(route.requests.length, asked + 1, 'asked once, and nowhere else')
     })
   }

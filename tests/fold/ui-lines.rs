@@ -4,17 +4,21 @@
 //!   chunk that is refused.
 //! * `{"chunk": chunk, "floor": version}`: the frame, or `null`.
 //! * `{"committed": message, "floor": version}`: the message, or `null`.
+//! * `{"written": [chunk…], "ending": "stop" | "complete", "waits": flag}`: the message of a run in which a producer says these chunks and
+//!   which ends so, as a chat route is sent it in a later request, or in the one that goes on with it (`waits`); `null` without parts.
 //! * `{"shapes": true}`: every chunk type with its keys.
 
 use std::error::Error;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
 
 use rejoin::core::chunk::Chunk;
-use rejoin::core::ids::MessageId;
+use rejoin::core::ids::{MessageId, RunId};
 use rejoin::dialect::ui::fold::Fold;
 use rejoin::dialect::ui::message::validate_message;
 use rejoin::dialect::ui::sanitise::{sanitise, sanitise_message};
 use rejoin::dialect::ui::vocabulary::{Floor, SHAPES, Shape, shape};
+use rejoin::dialect::ui::writer::RunWriter;
+use rejoin::model::ui_route::history::as_forwarded;
 use serde_json::{Map, Value, json};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,6 +36,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn answer(question: &mut Map<String, Value>) -> Result<Value, Box<dyn Error>> {
     if let Some(Value::Array(chunks)) = question.shift_remove("fold") {
         return folded(chunks, question);
+    }
+    if let Some(Value::Array(chunks)) = question.shift_remove("written") {
+        return written(chunks, question);
     }
     if question.contains_key("shapes") {
         return Ok(SHAPES.iter().chain(shape("data-")).map(described).collect());
@@ -62,6 +69,20 @@ fn folded(chunks: Vec<Value>, question: &mut Map<String, Value>) -> Result<Value
     }
     answer.insert("message".into(), message.unwrap_or_default());
     Ok(Value::Object(answer))
+}
+
+fn written(chunks: Vec<Value>, question: &Map<String, Value>) -> Result<Value, Box<dyn Error>> {
+    let mut writer = RunWriter::new(RunId::new("r"), MessageId::new("m"));
+    drop(writer.open());
+    for chunk in chunks {
+        drop(writer.write(Chunk::parse(chunk)?));
+    }
+    drop(if question.get("ending") == Some(&"stop".into()) { writer.stop() } else { writer.complete() });
+    let message = writer.fold().message().and_then(|message| sanitise_message(message, Floor::NEWEST));
+    Ok(message.map_or(Value::Null, |mut message| {
+        as_forwarded(&mut message, question.get("waits") == Some(&true.into()));
+        message
+    }))
 }
 
 fn described(shape: &Shape) -> Value {

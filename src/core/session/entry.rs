@@ -213,6 +213,7 @@ impl Session {
             ended: None,
             error: None,
             retry_after_ms: None,
+            error_text: None,
             push: start.push.map(|lease| Pushed { lease, next: 0, at: before, result: None }),
         }
     }

@@ -30,7 +30,7 @@ fn terminal(run: &RunView) -> Option<Terminal> {
         RunStatus::SuspendedClientTool => Terminal::Paused,
         RunStatus::Completed => Terminal::Completed,
         RunStatus::Interrupted => Terminal::Interrupted,
-        RunStatus::Failed => Terminal::Failed(run.error.unwrap()),
+        RunStatus::Failed => Terminal::Failed(run.fault.as_ref().unwrap().code),
         RunStatus::Superseded => Terminal::Superseded,
     })
 }
@@ -47,7 +47,7 @@ fn was(run: &Run, shown: &RunView) -> bool {
     match shown.status {
         RunStatus::Running => end.is_none(),
         RunStatus::SuspendedClientTool => end == run.paused,
-        status => (status, end, shown.error) == (run.status, run.end, run.error),
+        status => (status, end, shown.fault.as_ref().map(|fault| fault.code)) == (run.status, run.end, run.error),
     }
 }
 

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::examples::{NOW, POLICY, at, chunk, commit, me, row, start, started};
-use crate::core::error::Code;
+use crate::core::error::{Code, Failure};
 use crate::core::ids::CheckpointId;
 use crate::core::run::{Outcome, RunStatus};
 use crate::core::session::{Session, StreamStatus};
-use crate::core::snapshot::{self, Reconnect, error_detail};
+use crate::core::snapshot::{self, Reconnect, error_detail, fault_detail};
 use crate::core::storage::{CheckpointKind, CheckpointRow, Storage, StorageError, Stored};
+use crate::core::view::Fault;
 
 fn snapshot(storage: &dyn Storage, session: &Session, seed: bool) -> Value {
     let snapshot = snapshot::read(session, &me(), "s1").unwrap();
@@ -47,6 +48,42 @@ fn active_before_and_after_a_commit() {
     after["streamSequence"] = json!(0);
     after["reconnect"] = json!("/api/chat/s1/stream?since=0");
     assert_eq!(snapshot(&storage, &session, true), after);
+}
+
+#[test]
+fn a_failure_is_told_alike_wherever_it_is_told() {
+    let failure = Failure {
+        retry_after_ms: Some(7_000),
+        words: Some("Your limit is reached".into()),
+        ..Failure::new(Code::ProviderRateLimited, "429")
+    };
+    for outcome in [Outcome::Failed(failure.code), Outcome::Interrupted] {
+        let (storage, mut session, fence) = started();
+        session.explain(&fence, &failure);
+        let effects = session.finish(NOW, &fence, outcome, &[chunk("a")]).unwrap();
+        storage.apply(&effects.writes).unwrap();
+        assert_eq!(session.view().run().unwrap().fault, None, "nobody sees it before it is durable");
+        session.confirmed(effects.ticket);
+        let reloaded = Session::load(storage.load().unwrap(), POLICY, false);
+        for session in [&session, &reloaded] {
+            let row = session.run().unwrap();
+            let live = session.view().run().unwrap().fault.clone();
+            if outcome == Outcome::Interrupted {
+                assert_eq!(
+                    (live, row.retry_after_ms, row.error_text.as_deref()),
+                    (None, None, None),
+                    "another end won"
+                );
+                continue;
+            }
+            let fault = live.unwrap();
+            assert_eq!(fault, Fault::of(row));
+            assert_eq!((fault.words(), fault.retry_after_ms), ("Your limit is reached", Some(7_000)));
+            let told = snapshot(&storage, session, false)["errorDetail"].clone();
+            assert_eq!(told, fault_detail(&fault), "the snapshot has no text, and the wait");
+            assert_eq!(told["retryAfterMs"], json!(7_000));
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::examples::{LEASE, NOW, POLICY, at, chunk, commit, me, reload, send, started};
 use crate::core::command::{Entry, Input, RewindCause, Start, StartRefused, Started, StopTarget, WriteRefused};
-use crate::core::error::Code;
+use crate::core::error::{Code, Failure};
 use crate::core::ids::{MessageId, RunId, Sequence, SequenceOutOfRange};
 use crate::core::record::Record;
 use crate::core::retention::{Kept, Policy};
@@ -58,7 +58,7 @@ fn a_paused_run_takes_nothing_more_from_its_producer() {
         assert_eq!(session.finish(NOW, &fence, outcome, &[]), Err(WriteRefused::Ended));
     }
     session.renew(NOW.after(LEASE), &fence);
-    session.advise_retry(&fence, Some(7));
+    session.explain(&fence, &Failure { retry_after_ms: Some(7), ..Failure::new(Code::ProviderError, "x") });
     assert_eq!((session.run().cloned(), session.due(NOW.after(LEASE))), (run, None));
     assert_eq!((session.view().status(), session.view().durable()), (Some(StreamStatus::Paused), at(2)));
     assert_eq!(session.stop_target(&me(), None), Ok(StopTarget::Live(fence.clone())));

@@ -119,5 +119,6 @@ pub(super) fn read_run(row: &dyn Cells) -> Result<RunRow, StorageError> {
             .map(|json| serde_json::from_str(&json))
             .transpose()
             .map_err(|_| StorageError::Corrupt("run.push"))?,
+        error_text: row.text(20),
     })
 }

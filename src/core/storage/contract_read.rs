@@ -102,7 +102,7 @@ read_rows! {
     SessionRow { owner, salt, created, floor, run, status }
     RunRow {
         turn, id, status, entry, request_key, input_hash, start, end, message_index, message_id, lease_until, epoch, attempts, vocabulary,
-        agent, started, ended, error, retry_after_ms, push
+        agent, started, ended, error, retry_after_ms, push, error_text
     }
     BlockRow { key, last, run, attempt, bytes }
     MessageRow { index, id, role, run, json }

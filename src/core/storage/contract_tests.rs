@@ -211,6 +211,7 @@ fn writes() -> impl Strategy<Value = Write> {
                 ended: end.map(UnixMillis::new),
                 error: failed.then_some(Code::ProducerLost),
                 retry_after_ms: failed.then_some(7_000),
+                error_text: failed.then(|| format!("no {id}")),
                 push: (turn > 1).then(|| Pushed {
                     lease: Millis::new(5),
                     next: u64::from(id),

@@ -86,7 +86,7 @@ fn its_first_write_migrates_it() {
         if restarts {
             storage = Native::reopen(&storage);
         }
-        assert_eq!((schema(&storage), all(&storage)), ((20, 2), before.clone()));
+        assert_eq!((schema(&storage), all(&storage)), ((21, 3), before.clone()));
         assert_eq!(storage.blocks(Cursor::START, 99).unwrap()[0].bytes, b"abc");
         let extend = Write::ExtendBlock { key: PARTS, last: Sequence::new(4).unwrap(), bytes: b"d".to_vec() };
         assert_eq!(storage.apply(&[extend]), Ok(1), "once");
@@ -106,7 +106,7 @@ fn a_first_write_that_fails_leaves_it_as_it_was() {
     assert_eq!(storage.apply(&[extend(), missing]), Err(StorageError::Corrupt("the open block is gone")));
     assert_eq!((schema(&storage), all(&storage)), ((19, 1), before.clone()));
     storage.apply(&[extend()]).unwrap();
-    assert_eq!((schema(&storage), all(&storage)), ((20, 2), before));
+    assert_eq!((schema(&storage), all(&storage)), ((21, 3), before));
 }
 
 #[test]

@@ -66,6 +66,9 @@ pub struct RunRow {
     /// How long to wait before trying again, in ms, when the model API said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// What clients are told of the failure, when it is the app's own text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_text: Option<String>,
     /// When its producer is outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<Pushed>,

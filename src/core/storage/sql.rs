@@ -42,18 +42,23 @@ pub trait Sql {
 /// Most rows of one page of blocks. More than the parts of the largest chunk that a request body of 100 MB can hold.
 const PAGE_ROWS: u64 = 128;
 
-/// A look-up of runs, for tables without the column `push` and with it.
+/// A look-up of runs, for the tables of each version: 1, 2 (with `push`) and 3 (with `error_text`).
 macro_rules! select_run {
     ($tail:literal) => {
         [
             concat!(
                 "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, NULL FROM run ",
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, NULL, NULL FROM run ",
                 $tail
             ),
             concat!(
                 "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push FROM run ",
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, NULL FROM run ",
+                $tail
+            ),
+            concat!(
+                "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text FROM run ",
                 $tail
             ),
         ]
@@ -121,9 +126,14 @@ impl<S: Sql> SqlStorage<S> {
         Ok(found)
     }
 
-    fn one_run(&self, statements: [&'static str; 2], params: &[Param<'_>]) -> Result<Option<RunRow>, StorageError> {
-        let [without_push, with_push] = statements;
-        self.one(if self.version()? < 2 { without_push } else { with_push }, params, read_run)
+    fn one_run(&self, statements: [&'static str; 3], params: &[Param<'_>]) -> Result<Option<RunRow>, StorageError> {
+        let [first, second, newest] = statements;
+        let statement = match self.version()? {
+            0 | 1 => first,
+            2 => second,
+            _ => newest,
+        };
+        self.one(statement, params, read_run)
     }
 
     fn execute(&self, statement: &'static str, params: &[Param<'_>]) -> Result<u64, StorageError> {

@@ -11,9 +11,9 @@ use super::lens::Lens;
 use super::sanitise::sanitise;
 use super::vocabulary::Floor;
 use crate::core::chunk::Chunk;
-use crate::core::error::Code;
 use crate::core::frame::{self, BadFrame, Stored};
 use crate::core::ids::Sequence;
+use crate::core::view::Fault;
 
 /// Chunks with which every run is opened: `run_started` and `start`.
 pub const OPENING_CHUNKS: u64 = 2;
@@ -28,7 +28,7 @@ pub const OPENING: &[u8] = b": open\n\n";
 pub const HEARTBEAT: &[u8] = b": keep-alive\n\n";
 
 /// How a run ended, for a response that followed it to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The reply is whole.
     Completed,
@@ -37,7 +37,7 @@ pub enum Outcome {
     /// Somebody stopped the run.
     Stopped,
     /// The run failed.
-    Failed(Code),
+    Failed(Fault),
 }
 
 /// What [`project`] has written.
@@ -124,14 +124,14 @@ pub fn project_stored(bytes: &[u8], floor: Floor, lens: &Lens, out: &mut Vec<u8>
 /// Appends the end of a response (`spec/ai-sdk.md` A.7): the terminal chunk, then [`DONE`]. `finish_sent` says whether
 /// the response has already carried a `finish`.
 ///
-/// `abort` has no reason, because 6.0.0 refuses one; `error` carries the code's safe words, which the client shows.
-pub fn terminal(outcome: Outcome, finish_sent: bool, out: &mut Vec<u8>) {
+/// `abort` has no reason, because 6.0.0 refuses one; `error` carries the words that the client shows.
+pub fn terminal(outcome: &Outcome, finish_sent: bool, out: &mut Vec<u8>) {
     let chunk = match outcome {
         Outcome::Completed | Outcome::Suspended if finish_sent => None,
         Outcome::Completed => Some(json!({"type": "finish", "finishReason": "stop"})),
         Outcome::Suspended => Some(json!({"type": "finish", "finishReason": "tool-calls"})),
         Outcome::Stopped => Some(json!({"type": "abort"})),
-        Outcome::Failed(code) => Some(json!({"type": "error", "errorText": code.message()})),
+        Outcome::Failed(fault) => Some(json!({"type": "error", "errorText": fault.words()})),
     };
     if let Some(Value::Object(map)) = chunk {
         event(None, &map, out);
@@ -142,6 +142,7 @@ pub fn terminal(outcome: Outcome, finish_sent: bool, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::error::Code;
 
     fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -194,12 +195,12 @@ mod tests {
             ),
             (Outcome::Stopped, true, "data: {\"type\":\"abort\"}\n\ndata: [DONE]\n\n"),
             (
-                Outcome::Failed(Code::ProducerLost),
+                Outcome::Failed(Fault::from(Code::ProducerLost)),
                 false,
                 "data: {\"type\":\"error\",\"errorText\":\"The reply was interrupted; try again\"}\n\ndata: [DONE]\n\n",
             ),
         ] {
-            assert_eq!(text(|out| terminal(outcome, sent, out)), bytes);
+            assert_eq!(text(|out| terminal(&outcome, sent, out)), bytes);
         }
     }
 }

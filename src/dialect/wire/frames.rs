@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::core::error::Code;
 use crate::core::ids::Cursor;
 use crate::core::reader::{Eviction, Terminal};
-use crate::core::snapshot::error_detail;
+use crate::core::snapshot::{error_detail, fault_detail};
+use crate::core::view::Fault;
 
 /// End of the initial history; everything after it is live.
 pub fn caught_up(head: Cursor) -> Vec<u8> {
@@ -18,7 +19,7 @@ pub fn terminal(terminal: Terminal) -> Vec<u8> {
         Terminal::Completed => event("end", &json!({ "status": "completed" })),
         Terminal::Interrupted => event("end", &json!({ "status": "interrupted" })),
         Terminal::Paused => event("end", &json!({ "status": "paused" })),
-        Terminal::Failed(code) => fail(code, false),
+        Terminal::Failed(code) => failed(&Fault::from(code)),
         Terminal::Dropped | Terminal::Superseded => fail(Code::TransportStreamDrop, true),
         Terminal::NotLive => not_live(),
         Terminal::Truncated(floor) => truncated(floor),
@@ -42,6 +43,11 @@ pub fn end_of_pushed(ended: Terminal, result: Option<&str>, state: Option<&str>)
     }
     body.extend(parse(state).map(|state| ("state".to_owned(), state)));
     event("end", &Value::Object(body))
+}
+
+/// The end of a run that failed, with all that clients are told of it.
+pub fn failed(fault: &Fault) -> Vec<u8> {
+    event("fail", &json!({ "error": fault.words(), "errorDetail": fault_detail(fault), "recoverable": false }))
 }
 
 /// `fail`; a recoverable one asks the client to attach again from its cursor.
@@ -90,6 +96,13 @@ mod tests {
             text(terminal(Terminal::Failed(Code::ProviderTimeout))),
             "event: fail\ndata: {\"error\":\"The model stopped answering; try again\",\"errorDetail\":{\"code\":\
              \"provider_timeout\",\"category\":\"provider\",\"retryable\":true},\"recoverable\":false}\n\n"
+        );
+        let code = Code::ProviderRateLimited;
+        let fault = Fault { retry_after_ms: Some(7_000), words: Some("Slow down".into()), ..Fault::from(code) };
+        assert_eq!(
+            text(failed(&fault)),
+            "event: fail\ndata: {\"error\":\"Slow down\",\"errorDetail\":{\"code\":\"provider_rate_limited\",\"category\":\
+             \"provider\",\"retryable\":true,\"retryAfterMs\":7000},\"recoverable\":false}\n\n"
         );
         assert_eq!(
             text(evicted(Cursor::new(7).unwrap(), Eviction::SlowConsumer)),

@@ -9,4 +9,4 @@ pub mod follower;
 mod follower_tests;
 pub mod frames;
 
-pub use frames::{caught_up, end_of_pushed, evicted, fail, terminal, truncated};
+pub use frames::{caught_up, end_of_pushed, evicted, fail, failed, terminal, truncated};

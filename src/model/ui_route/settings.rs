@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::core::time::Millis;
 use crate::model::agent::AgentsError;
 use crate::model::fields::Fields;
 
@@ -18,6 +19,10 @@ pub struct UiRouteSettings {
     pub max_history: usize,
     /// `maxHistoryBytes`: most bytes of JSON of the UI messages that are sent.
     pub max_history_bytes: usize,
+    /// `forwardErrors`: whether clients read the route's own words of an error or a refusal.
+    pub forward_errors: bool,
+    /// `silenceMs`: how long the route may be silent while its connection stands.
+    pub silence: Millis,
 }
 
 /// Where the route is.
@@ -52,8 +57,11 @@ impl Target {
     }
 }
 
-/// Headers that belong to one connection, or that describe the body, which is the service's.
-const OWN_HEADERS: [&str; 12] = [
+/// The header that tells the route the id of the message that its answer becomes.
+pub const RESPONSE_MESSAGE_ID: &str = "x-response-message-id";
+
+/// Headers that belong to one connection, that describe the body, which is the service's, or that the service writes.
+const OWN_HEADERS: [&str; 13] = [
     "accept",
     "connection",
     "content-encoding",
@@ -66,6 +74,7 @@ const OWN_HEADERS: [&str; 12] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    RESPONSE_MESSAGE_ID,
 ];
 
 impl UiRouteSettings {
@@ -78,6 +87,12 @@ impl UiRouteSettings {
     /// 8 MiB: read and serialised again it stays far below an isolate's 128 MB.
     pub const MAX_HISTORY_BYTES: usize = 8 << 20;
 
+    /// 5 minutes: a route that lets a tool or a model work says nothing meanwhile, and few write comments to keep a connection alive.
+    pub const SILENCE_MS: u32 = 300_000;
+
+    /// One day.
+    const MAX_SILENCE_MS: u32 = 86_400_000;
+
     /// Reads the agent's fields.
     ///
     /// # Errors
@@ -89,6 +104,8 @@ impl UiRouteSettings {
             send_headers: fixed(&mut fields)?,
             max_history: bound(&mut fields, "maxHistory", Self::MAX_HISTORY)?,
             max_history_bytes: bound(&mut fields, "maxHistoryBytes", Self::MAX_HISTORY_BYTES)?,
+            forward_errors: fields.boolean("forwardErrors")?.unwrap_or(true),
+            silence: silence(&mut fields)?,
         };
         fields.end()?;
         Ok(settings)
@@ -176,6 +193,11 @@ fn is_header_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
 }
 
+fn silence(fields: &mut Fields) -> Result<Millis, AgentsError> {
+    let ms = fields.whole("silenceMs", 1, UiRouteSettings::MAX_SILENCE_MS)?;
+    Ok(Millis::new(u64::from(ms.unwrap_or(UiRouteSettings::SILENCE_MS))))
+}
+
 fn bound(fields: &mut Fields, field: &str, default: usize) -> Result<usize, AgentsError> {
     let value = fields.whole(field, 1, 64 << 20)?;
     Ok(value.and_then(|value| usize::try_from(value).ok()).unwrap_or(default))
@@ -194,7 +216,7 @@ mod tests {
     fn reads_an_address_with_every_field() {
         let settings = parse(json!({
             "url": "https://a.test/api/chat?x=1", "headers": ["Cookie", "authorization"], "sendHeaders": {"X-Key": "k"},
-            "maxHistory": 2, "maxHistoryBytes": 100,
+            "maxHistory": 2, "maxHistoryBytes": 100, "forwardErrors": false, "silenceMs": 900_000,
         }))
         .unwrap();
         assert_eq!(settings.target.address(), "https://a.test/api/chat?x=1");
@@ -202,6 +224,7 @@ mod tests {
         assert_eq!(settings.headers, ["cookie", "authorization"]);
         assert_eq!(settings.send_headers, [("x-key".to_owned(), "k".to_owned())]);
         assert_eq!((settings.max_history, settings.max_history_bytes), (2, 100));
+        assert_eq!((settings.forward_errors, settings.silence), (false, Millis::new(900_000)));
     }
 
     #[test]
@@ -214,6 +237,7 @@ mod tests {
         let long = parse(json!({"binding": "CHAT", "path": "/v2?x=1"})).unwrap();
         assert_eq!(long.target.address(), "https://chat-route/v2?x=1");
         assert!(short.headers.is_empty(), "nothing is forwarded unless it is named");
+        assert_eq!((short.forward_errors, short.silence), (true, Millis::new(300_000)), "five minutes");
     }
 
     #[test]
@@ -231,6 +255,10 @@ mod tests {
             (json!({"url": "https://a", "headers": "cookie"}), "headers"),
             (json!({"url": "https://a", "headers": ["cookie", "a b"]}), "headers[1]"),
             (json!({"url": "https://a", "headers": ["Content-Length"]}), "headers[0]"),
+            (json!({"url": "https://a", "headers": ["X-Response-Message-Id"]}), "headers[0]"),
+            (json!({"url": "https://a", "forwardErrors": "no"}), "forwardErrors"),
+            (json!({"url": "https://a", "silenceMs": 0}), "silenceMs"),
+            (json!({"url": "https://a", "silenceMs": 86_400_001}), "silenceMs"),
             (json!({"url": "https://a", "sendHeaders": {"a": "b\nc"}}), "sendHeaders.a"),
             (json!({"url": "https://a", "sendHeaders": {"a b": "c"}}), "sendHeaders"),
             (json!({"url": "https://a", "sendHeaders": {"Host": "c"}}), "sendHeaders.Host"),

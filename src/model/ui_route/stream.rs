@@ -11,15 +11,17 @@
 
 use serde_json::Value;
 
+use super::words;
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::event_stream::{Event, EventStream};
 use crate::core::halves::Joiner;
 use crate::core::lenient_json;
+use crate::core::redact::quote;
 use crate::core::run::Outcome;
+use crate::core::time::Millis;
 use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response};
 use crate::model::parts::Batch;
-use crate::model::redact::quote;
 
 /// Deepest nesting of a chunk: inside a stored message, two levels deeper, it is below the 128 at which `serde_json` stops reading.
 const MAX_DEPTH: usize = 120;
@@ -34,6 +36,8 @@ pub struct RouteStream {
     /// The last `finish`, held until the answer ends: only then it is known to be the last.
     finish: Option<Chunk>,
     joiner: Joiner,
+    /// Whether clients read the words of its `error` part.
+    forwards_errors: bool,
     state: State,
 }
 
@@ -57,9 +61,33 @@ enum Body {
 }
 
 impl RouteStream {
-    /// Waits for the first byte.
-    pub fn new() -> Self {
-        Self::default()
+    /// Waits for the first byte. `forwards_errors`: whether clients read the route's own words.
+    pub fn new(forwards_errors: bool) -> Self {
+        Self { forwards_errors, ..Self::default() }
+    }
+
+    /// What an answer that is no stream stands for: any status but 200. `retry_after_ms`: the wait that its headers ask for.
+    pub fn refused(
+        &self,
+        status: u16,
+        content_type: Option<&str>,
+        retry_after_ms: Option<u64>,
+        body: &[u8],
+    ) -> Failure {
+        let said = words::of_refusal(status, content_type, body).filter(|_| self.forwards_errors);
+        let classified = failure_of_response(status, content_type, retry_after_ms, body);
+        let text = String::from_utf8_lossy(body.get(..MAX_ERROR_BODY_BYTES).unwrap_or(body));
+        Failure { internal: quote(&format!("the route answered {status}: {text}")), words: said, ..classified }
+    }
+
+    /// The route has been silent for too long. What it has said may have been the whole answer.
+    pub fn silent(&mut self, silence: Millis) -> Batch {
+        let mut batch = self.end();
+        if let Some(failure) = &mut batch.failure {
+            let words = format!("the route said nothing for {} ms (silenceMs)", silence.get());
+            *failure = Failure::new(Code::ProviderTimeout, words);
+        }
+        batch
     }
 
     /// Reads the next bytes of the body. After the end, and after a failure, bytes are ignored.
@@ -174,8 +202,10 @@ impl RouteStream {
                 self.state = State::Ended(Outcome::Interrupted);
             }
             "error" => {
-                let words = quote(chunk.text("errorText").unwrap_or("no errorText"));
-                return Err(Failure::new(Code::ProviderError, format!("the route reported in its stream: {words}")));
+                let text = chunk.text("errorText").unwrap_or_default();
+                let internal = quote(&format!("the route reported in its stream: {text}"));
+                let words = words::told(text).filter(|_| self.forwards_errors);
+                return Err(Failure { words, ..Failure::new(Code::ProviderError, internal) });
             }
             "finish" => {
                 self.release_metadata(chunks);

@@ -6,7 +6,7 @@ use serde_json::json;
 type Read = (Vec<String>, Option<Outcome>, Option<Code>);
 
 fn read(pieces: &[&[u8]]) -> Read {
-    let mut stream = RouteStream::new();
+    let mut stream = RouteStream::new(true);
     let (mut kinds, mut code) = (Vec::new(), None);
     let mut take = |batch: Batch| {
         kinds.extend(batch.chunks.iter().map(|chunk| chunk.kind().to_owned()));
@@ -87,7 +87,7 @@ fn what_is_no_stream_of_chunks_is_invalid() {
 
 #[test]
 fn a_page_without_an_end_is_not_read_on() {
-    let mut stream = RouteStream::new();
+    let mut stream = RouteStream::new(true);
     let line = "<p>".repeat(1_000);
     let failures = (0..1_000).filter_map(|_| stream.push(line.as_bytes()).failure).count();
     assert_eq!(failures, 1);
@@ -96,7 +96,7 @@ fn a_page_without_an_end_is_not_read_on() {
 #[test]
 fn chunks_pass_as_they_are() {
     let chunk = json!({"type": "hologram", "a": {"b": [null, 1.5, "ä"]}, "runId": "theirs"});
-    let batch = RouteStream::new().push(sse(std::slice::from_ref(&chunk)).as_bytes());
+    let batch = RouteStream::new(true).push(sse(std::slice::from_ref(&chunk)).as_bytes());
     assert_eq!(batch.chunks, [Chunk::parse(chunk).unwrap()]);
 }
 
@@ -107,7 +107,7 @@ fn metadata_keeps_its_order_around_a_held_finish() {
         json!({"type": "message-metadata", "messageMetadata": {"a": 2}}),
         json!({"type": "finish", "finishReason": "length", "messageMetadata": {"a": 3}}),
     ]);
-    let mut stream = RouteStream::new();
+    let mut stream = RouteStream::new(true);
     let mut chunks = stream.push(body.as_bytes()).chunks;
     chunks.extend(stream.end().chunks);
     let said: Vec<_> =
@@ -123,11 +123,48 @@ fn names_and_comments_mean_nothing() {
 }
 
 #[test]
-fn the_words_of_an_error_are_quoted_for_the_log_only() {
-    let body = sse(&[json!({"type": "error", "errorText": "bad key sk-proj-123456"})]);
-    let failure = RouteStream::new().push(body.as_bytes()).failure.unwrap();
-    assert_eq!(failure.code, Code::ProviderError);
-    assert!(failure.internal.contains("bad key") && !failure.internal.contains("sk-proj"), "{failure}");
+fn the_words_of_an_error_part_reach_clients_whole_and_the_log_without_keys() {
+    let text = "Your plan has no more messages; the key sk-proj-123456 is used up";
+    let body = sse(&[json!({"type": "error", "errorText": text})]);
+    let failed = |forwards| RouteStream::new(forwards).push(body.as_bytes()).failure.unwrap();
+    for (forwards, words) in [(true, Some(text)), (false, None)] {
+        let failure = failed(forwards);
+        assert_eq!((failure.code, failure.words.as_deref()), (Code::ProviderError, words));
+        assert!(failure.internal.contains("no more messages") && !failure.internal.contains("sk-proj"), "{failure}");
+    }
+    for silent in [json!({"type": "error"}), json!({"type": "error", "errorText": " "})] {
+        let failure = RouteStream::new(true).push(sse(&[silent]).as_bytes()).failure.unwrap();
+        assert_eq!((failure.code, failure.words), (Code::ProviderError, None));
+    }
+}
+
+#[test]
+fn a_refusal_has_its_own_words_and_its_class() {
+    let refused = |forwards, status, body: &str| {
+        RouteStream::new(forwards).refused(status, Some("application/json"), Some(7), body.as_bytes())
+    };
+    let failure = refused(true, 429, r#"{"error":"Daily limit reached"}"#);
+    assert_eq!((failure.code, failure.retry_after_ms), (Code::ProviderRateLimited, Some(7)));
+    assert_eq!(failure.words.as_deref(), Some("Daily limit reached"));
+    assert!(failure.internal.starts_with("the route answered 429: "), "{failure}");
+    assert_eq!(refused(false, 429, r#"{"error":"Daily limit reached"}"#).words, None);
+    let fault = refused(true, 500, r#"{"error":"stack trace"}"#);
+    assert_eq!((fault.code, fault.words), (Code::ProviderUnavailable, None), "a fault of the route is not told");
+}
+
+#[test]
+fn silence_ends_an_answer_that_was_whole_and_fails_another() {
+    let silence = Millis::new(9);
+    for (kinds, outcome, code) in [
+        (vec!["start", "finish"], Some(Outcome::Completed), None),
+        (vec!["start"], None, Some(Code::ProviderTimeout)),
+        (vec![], None, Some(Code::ProviderTimeout)),
+    ] {
+        let mut stream = RouteStream::new(true);
+        stream.push(of(&kinds).as_bytes());
+        let batch = stream.silent(silence);
+        assert_eq!((stream.outcome(), batch.failure.map(|failure| failure.code)), (outcome, code), "{kinds:?}");
+    }
 }
 
 #[test]
@@ -153,7 +190,7 @@ fn a_character_cut_between_two_deltas_is_one_character() {
         + &chunk("tool-input-delta", r#""toolCallId":"c","inputTextDelta":"\ude00\"}""#)
         + &chunk("text-end", r#""id":"t""#)
         + &chunk("data-x", r#""data":"\ude00""#);
-    let chunks = RouteStream::new().push(body.as_bytes()).chunks;
+    let chunks = RouteStream::new(true).push(body.as_bytes()).chunks;
     let said: Vec<&str> = chunks
         .iter()
         .filter_map(|chunk| ["delta", "inputTextDelta", "data"].iter().find_map(|key| chunk.text(key)))

@@ -9,6 +9,7 @@ use crate::core::error::Code;
 use crate::core::ids::{Cursor, percent_encode};
 use crate::core::snapshot;
 use crate::core::storage::{RunRow, StorageError};
+use crate::core::view::Fault;
 use crate::shell::answer;
 use crate::shell::host::{Host, HostError};
 use crate::shell::readers::ReaderError;
@@ -33,15 +34,16 @@ impl Host {
 
     /// `spec/helix.md` E15: nothing to follow, because the run failed.
     pub(super) fn stream_failed(&self, run: &RunRow) -> Response {
-        let code = run.error.unwrap_or(Code::FrameworkInternalError);
+        let fault = Fault::of(run);
+        let code = fault.code;
         let body = json!({
             "error": "stream_failed",
             "code": code.as_str(),
             "retryable": code.retryable(),
             "sessionId": self.name,
             "streamId": self.name,
-            "message": code.message(),
-            "errorDetail": snapshot::failure_detail(Some(run)),
+            "message": fault.words(),
+            "errorDetail": snapshot::fault_detail(&fault),
         });
         answer::json(409, &body)
     }

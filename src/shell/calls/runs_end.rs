@@ -222,7 +222,7 @@ impl Host {
             }
             Control::Fail(FailBody { failure }) => {
                 worker::console_error!("session {} run {}: {failure}", self.log_name, fence.run);
-                let _ = self.session(|session| session.advise_retry(fence, failure.retry_after_ms));
+                let _ = self.session(|session| session.explain(fence, &failure));
                 (Outcome::Failed(failure.code), None)
             }
             Control::Pause(PauseBody { pending, .. }) => {

@@ -207,7 +207,7 @@ impl Host {
             agent: name,
             vocabulary: outside.as_ref().map_or(Vocabulary::Ui, |outside| outside.vocabulary),
             push: outside.as_ref().map(|outside| outside.lease),
-            told: outside.map(|outside| outside.origin),
+            told: outside.map(|outside| outside.own),
             state: None,
             forwarded,
             key: plan.key,

@@ -15,6 +15,7 @@ use crate::core::ids::{Cursor, RunId};
 use crate::core::reader::{Reader, Scope};
 use crate::core::snapshot;
 use crate::core::storage::Storage;
+use crate::core::view::Fault;
 use crate::dialect::route::query_value;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::OPENING;
@@ -99,7 +100,7 @@ impl Host {
                 "createdAt": row.created,
                 "runId": run.map(|run| run.id.as_str()),
                 "runStatus": run.map(|run| run.status),
-                "errorDetail": run.filter(|run| run.error.is_some()).map(|run| snapshot::failure_detail(Some(run))),
+                "errorDetail": run.filter(|run| run.error.is_some()).map(|run| snapshot::fault_detail(&Fault::of(run))),
             }))
         });
         let Some(mut body) = seen.map_err(|error| unreadable(&error))? else {

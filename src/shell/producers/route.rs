@@ -2,15 +2,16 @@
 
 use serde_json::Value;
 
-use super::upstream::{Outgoing, Reply, binding, relay};
+use super::upstream::{Outgoing, Refusal, Reply, binding, relay};
 use super::{Job, Produced};
 use crate::core::error::{Code, Failure};
 use crate::core::run::{EntryKind, Outcome};
+use crate::core::time::Millis;
 use crate::dialect::ui::sanitise::sanitise_message;
 use crate::dialect::ui::vocabulary::Floor;
 use crate::model::agent::Reference;
 use crate::model::parts::Batch;
-use crate::model::ui_route::request::{Asked, Forwarded, complete_keys, request_body};
+use crate::model::ui_route::request::{Asked, Forwarded, complete_keys, forwarded_history, names_reply, request_body};
 use crate::model::ui_route::settings::UiRouteSettings;
 use crate::model::ui_route::stream::RouteStream;
 
@@ -21,7 +22,7 @@ pub(super) async fn produce(
     forwarded: Option<Forwarded>,
 ) -> Produced {
     // In memory only, so it is gone with the object that took it.
-    let Some(Forwarded { headers, keys }) = forwarded else {
+    let Some(Forwarded { mut headers, keys }) = forwarded else {
         return Err(Failure::new(Code::ProducerLost, "the request that the route would answer is gone"));
     };
     let binding = match settings.target.binding() {
@@ -41,27 +42,48 @@ pub(super) async fn produce(
         (Some(EntryKind::Retry), reply) => Asked::Regenerate { reply },
         _ => Asked::Send,
     };
+    headers.extend(reply.map(names_reply));
+    let history = forwarded_history(settings, &history, asked);
     let keys = complete_keys(keys, &job.host.name, asked, &history);
-    let body = Value::Object(request_body(settings, keys, &history)).to_string();
-    drop(history);
+    let body = Value::Object(request_body(keys, history)).to_string();
     let outgoing = Outgoing { address: settings.target.address(), binding, headers, body };
-    relay(job, outgoing, &mut RouteStream::new()).await
+    let mut reply = Route { stream: RouteStream::new(settings.forward_errors), silence: settings.silence };
+    relay(job, outgoing, &mut reply).await
 }
 
 fn agent(job: &Job) -> String {
     job.host.session(|session| session.run().map(|run| run.agent.clone())).ok().flatten().unwrap_or_default()
 }
 
-impl Reply for RouteStream {
+/// A route's answer, and how long it may say nothing.
+struct Route {
+    stream: RouteStream,
+    silence: Millis,
+}
+
+impl Reply for Route {
     fn push(&mut self, bytes: &[u8]) -> Batch {
-        self.push(bytes)
+        self.stream.push(bytes)
     }
 
     fn end(&mut self) -> Batch {
-        self.end()
+        self.stream.end()
     }
 
     fn outcome(&self) -> Option<Outcome> {
-        self.outcome()
+        self.stream.outcome()
+    }
+
+    fn refused(&self, refusal: &Refusal<'_>) -> Failure {
+        let Refusal { status, content_type, retry_after_ms, body } = *refusal;
+        self.stream.refused(status, content_type, retry_after_ms, body)
+    }
+
+    fn silence(&self) -> Option<Millis> {
+        Some(self.silence)
+    }
+
+    fn silent(&mut self) -> Batch {
+        self.stream.silent(self.silence)
     }
 }

@@ -1,5 +1,6 @@
 //! One outgoing request, and its body read to the end: for every producer that asks somebody else.
 
+use futures::future::{Either, select};
 use js_sys::Reflect;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
@@ -8,11 +9,13 @@ use worker::Env;
 
 use super::{Job, Produced};
 use crate::core::error::{Code, Failure};
+use crate::core::redact::{hide, quote, secrets_of};
 use crate::core::run::Outcome;
+use crate::core::time::{Millis, UnixMillis};
 use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response, retry_after_ms};
 use crate::model::parts::Batch;
-use crate::model::redact::quote;
 use crate::shell::bindings::{self, Fetcher, error_text};
+use crate::shell::clock::{now, sleep};
 use crate::shell::incoming;
 
 /// A POST, and the service binding that takes it instead of the network.
@@ -33,6 +36,33 @@ pub(super) trait Reply {
 
     /// How the reply ended, once it has.
     fn outcome(&self) -> Option<Outcome>;
+
+    /// What an answer with another status than 200 stands for.
+    fn refused(&self, refusal: &Refusal<'_>) -> Failure {
+        let Refusal { status, content_type, retry_after_ms, body } = *refusal;
+        failure_of_response(status, content_type, retry_after_ms, body)
+    }
+
+    /// How long the other side may say nothing while its connection stands. Without it the run's lease decides.
+    fn silence(&self) -> Option<Millis> {
+        None
+    }
+
+    /// That time is over.
+    fn silent(&mut self) -> Batch {
+        self.end()
+    }
+}
+
+/// An answer with another status than 200.
+#[derive(Clone, Copy)]
+pub(super) struct Refusal<'a> {
+    pub status: u16,
+    pub content_type: Option<&'a str>,
+    /// The wait that its headers ask for.
+    pub retry_after_ms: Option<u64>,
+    /// The beginning of its body.
+    pub body: &'a [u8],
 }
 
 /// Bytes of an event that is not whole yet which count as a sign of life. Fewer, without the end of a line, do not: who drips a byte a second
@@ -42,14 +72,27 @@ const SIGN_OF_LIFE: usize = 1 << 10;
 /// Sends the request and feeds the run with what the answer says, until its end. A status other than 200 is a failure; a redirect is not
 /// followed, because headers must not travel to another host.
 pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produced {
-    let response = post(outgoing, &job.signal)
-        .await
-        .map_err(|error| Failure::new(Code::ProviderUnavailable, unreached(&error)))?;
+    let secrets = secrets_of(&outgoing.address, &outgoing.headers);
+    relayed(job, outgoing, reply).await.map_err(|failure| without(failure, &secrets))
+}
+
+/// The failure without what the request was sent with: some answers quote it.
+pub(super) fn without(failure: Failure, secrets: &[String]) -> Failure {
+    Failure { internal: hide(&quote(&failure.internal), secrets), ..failure }
+}
+
+async fn relayed(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produced {
+    let mut until = patience(reply);
+    let Some(response) = hear(job, until, post(outgoing, &job.signal)).await else {
+        return Err(reply.silent().failure.unwrap_or_else(|| Failure::new(Code::ProviderTimeout, "no answer")));
+    };
+    let response = response.map_err(|error| Failure::new(Code::ProviderUnavailable, unreached(&error)))?;
     job.host.renew(&job.fence);
-    let mut reader = response.body().map(|body| body.get_reader().unchecked_into::<ReadableStreamDefaultReader>());
     if response.status() != 200 {
-        return Err(refusal(&response, &mut reader).await);
+        return Err(refusal(&response, reply).await);
     }
+    let mut reader = reader_of(&response);
+    until = patience(reply);
     let mut waiting = 0_usize;
     loop {
         if let Some(outcome) = reply.outcome() {
@@ -58,17 +101,19 @@ pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) 
             }
             return Ok(Some(outcome));
         }
-        let batch = match read(&mut reader).await {
-            Ok(Some(bytes)) => {
+        let batch = match hear(job, until, read(&mut reader)).await {
+            None => reply.silent(),
+            Some(Ok(Some(bytes))) => {
                 waiting = waiting.saturating_add(bytes.len());
                 if waiting >= SIGN_OF_LIFE || bytes.contains(&b'\n') {
                     waiting = 0;
+                    until = patience(reply);
                     job.host.renew(&job.fence);
                 }
                 reply.push(&bytes)
             }
             // A body that broke may have said all that it had to say.
-            Ok(None) | Err(_) => reply.end(),
+            Some(Ok(None) | Err(_)) => reply.end(),
         };
         if !job.host.produce(&job.fence, batch.chunks) {
             return Ok(None);
@@ -79,11 +124,35 @@ pub(super) async fn relay(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) 
     }
 }
 
-/// Why nobody answered, for the log line: without the query of an address, which may hold a key.
+/// Until when the other side may say nothing from here on; `None`: the run's lease decides.
+fn patience(reply: &dyn Reply) -> Option<UnixMillis> {
+    reply.silence().map(|silence| now().after(silence))
+}
+
+/// What the other side says, or `None` when it has said nothing until then. Meanwhile its standing connection is a sign of life: the run
+/// keeps its lease.
+async fn hear<T>(job: &Job, until: Option<UnixMillis>, said: impl Future<Output = T>) -> Option<T> {
+    let Some(until) = until else { return Some(said.await) };
+    let beat = Millis::new((job.host.config.settings.lease.get() / 3).max(1));
+    let mut said = Box::pin(said);
+    loop {
+        let left = until.since(now());
+        if left == Millis::default() {
+            return None;
+        }
+        match select(said, sleep(left.min(beat))).await {
+            Either::Left((said, _)) => return Some(said),
+            Either::Right(((), still)) => {
+                job.host.renew(&job.fence);
+                said = still;
+            }
+        }
+    }
+}
+
+/// Why nobody answered, for the log line.
 pub(super) fn unreached(error: &JsValue) -> String {
-    let text = error_text(error);
-    let words = text.split(' ').map(|word| word.split('?').next().unwrap_or_default());
-    quote(&format!("no answer: {}", words.collect::<Vec<_>>().join(" ")))
+    format!("no answer: {}", error_text(error))
 }
 
 /// The service binding of this name.
@@ -94,17 +163,41 @@ pub(super) fn binding(env: &Env, name: &str) -> Option<Fetcher> {
 }
 
 /// What an answer that is no stream stands for.
-async fn refusal(response: &Response, reader: &mut Option<ReadableStreamDefaultReader>) -> Failure {
-    let header = |name: &str| response.headers().get(name).ok().flatten();
-    let wait = retry_after_ms(header("retry-after").as_deref(), header("retry-after-ms").as_deref());
-    let mut text = Vec::new();
-    while let Ok(Some(bytes)) = read(reader).await {
-        text.extend_from_slice(&bytes);
-        if text.len() >= MAX_ERROR_BODY_BYTES {
+async fn refusal(response: &Response, reply: &dyn Reply) -> Failure {
+    let body = beginning(response).await;
+    let kind = header(response, "content-type");
+    reply.refused(&Refusal {
+        status: response.status(),
+        content_type: kind.as_deref(),
+        retry_after_ms: retry_after(response),
+        body: &body,
+    })
+}
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    response.headers().get(name).ok().flatten()
+}
+
+/// The wait that an answer's headers ask for, in ms.
+pub(super) fn retry_after(response: &Response) -> Option<u64> {
+    retry_after_ms(header(response, "retry-after").as_deref(), header(response, "retry-after-ms").as_deref())
+}
+
+/// What is looked at of a body that is no stream.
+pub(super) async fn beginning(response: &Response) -> Vec<u8> {
+    let mut reader = reader_of(response);
+    let mut body = Vec::new();
+    while let Ok(Some(bytes)) = read(&mut reader).await {
+        body.extend_from_slice(&bytes);
+        if body.len() >= MAX_ERROR_BODY_BYTES {
             break;
         }
     }
-    failure_of_response(response.status(), header("content-type").as_deref(), wait, &text)
+    body
+}
+
+fn reader_of(response: &Response) -> Option<ReadableStreamDefaultReader> {
+    response.body().map(|body| body.get_reader().unchecked_into())
 }
 
 /// The body goes out of memory with this call.

@@ -1,7 +1,7 @@
 //! The tables of a session (DESIGN.md section 5).
 
 /// Numbered migrations: the first accepted write runs those that a session lacks.
-pub(super) const MIGRATIONS: [&[&str]; 2] = [
+pub(super) const MIGRATIONS: [&[&str]; 3] = [
     &[
         "CREATE TABLE session (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, owner TEXT, salt TEXT NOT NULL, \
      created INTEGER NOT NULL, floor INTEGER NOT NULL, run TEXT, status TEXT NOT NULL) STRICT",
@@ -15,6 +15,7 @@ pub(super) const MIGRATIONS: [&[&str]; 2] = [
      sequence INTEGER NOT NULL, step_count INTEGER NOT NULL, run TEXT NOT NULL, state TEXT) STRICT",
     ],
     &["ALTER TABLE run ADD COLUMN push TEXT"],
+    &["ALTER TABLE run ADD COLUMN error_text TEXT"],
 ];
 
 /// Each table with the statements that count and remove it.

@@ -83,8 +83,8 @@ impl<S: Sql> SqlStorage<S> {
         let push = push.map_err(|_| StorageError::Corrupt("run.push"))?;
         self.execute(
             "INSERT OR REPLACE INTO run (turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, \
-             lease_until, epoch, attempts, vocabulary, agent, started, ended, error, retry_after_ms, push) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+             lease_until, epoch, attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
             &[
                 Param::Integer(u64::from(row.turn)),
                 Param::Text(row.id.as_str()),
@@ -106,6 +106,7 @@ impl<S: Sql> SqlStorage<S> {
                 optional(error.as_deref()),
                 row.retry_after_ms.map_or(Param::Null, Param::Integer),
                 optional(push.as_deref()),
+                optional(row.error_text.as_deref()),
             ],
         )
     }
