@@ -1,6 +1,6 @@
 //! Pure decision: no clock, no I/O, no bindings. This file is the map of the room.
 //!
-//! What things are: [`ids`], [`time`], [`caller`], [`chunk`], [`record`], [`run`], [`error`].
+//! What things are: [`ids`], [`time`], [`caller`], [`chunk`], [`record`], [`run`], [`error`]; [`truth`]: whose list of messages counts.
 //!
 //! What happens to them:
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
@@ -44,4 +44,5 @@ pub mod snapshot;
 pub mod state;
 pub mod storage;
 pub mod time;
+pub mod truth;
 pub mod view;

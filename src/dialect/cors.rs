@@ -19,7 +19,7 @@ pub fn response_headers(origin: &str) -> Vec<(&'static str, String)> {
 
 /// Headers that clients are known to send; some old ones set `user-agent`, which two browsers then ask for.
 const KNOWN_HEADERS: &str = "content-type, authorization, user-agent, last-event-id, x-resume-from-sequence, \
-                             x-existing-message-id, x-helix-replay-prefix, x-helix-request-key";
+                             x-existing-message-id, x-helix-replay-prefix, x-helix-request-key, x-rejoin-history";
 
 /// Headers of the answer to a preflight. The headers that the browser asks for are reflected.
 pub fn preflight_headers(origin: &str, asked: Option<&str>) -> Vec<(&'static str, String)> {
@@ -33,6 +33,15 @@ pub fn preflight_headers(origin: &str, asked: Option<&str>) -> Vec<(&'static str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_preflight_that_names_nothing_allows_what_clients_are_known_to_send() {
+        let headers = preflight_headers("https://app.example", None);
+        let allowed = headers.iter().find(|(name, _)| *name == "access-control-allow-headers").unwrap().1.as_str();
+        for name in ["content-type", "last-event-id", "x-helix-request-key", "x-rejoin-history"] {
+            assert!(allowed.split(", ").any(|known| known == name), "{name}");
+        }
+    }
 
     #[test]
     fn only_named_origins() {

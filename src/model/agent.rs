@@ -11,6 +11,7 @@ use super::push_agent::PushSettings;
 use super::ui_route::settings::UiRouteSettings;
 use crate::core::approval::Executor;
 use crate::core::error::{Code, Failure};
+use crate::core::truth::Truth;
 
 /// Who answers in a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,9 +48,23 @@ impl Reference<'_> {
     }
 }
 
+/// What holds for an agent's chat requests, whoever answers them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// `history`: whose list says which messages stay. Default `server`.
+    pub history: Truth,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Named {
+    name: String,
+    terms: Terms,
+    agent: Agent,
+}
+
 /// All agents of a deployment, in the order of the configuration. There is at least one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Agents(Vec<(String, Agent)>);
+pub struct Agents(Vec<Named>);
 
 /// Why the configuration cannot be used. The words are for the operator and never quote a value: it might be a key.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -108,8 +123,7 @@ impl Agents {
     pub fn parse(text: &str) -> Result<Self, AgentsError> {
         let value: Value = serde_json::from_str(text).map_err(|error| AgentsError::Json(error.to_string()))?;
         let Value::Object(map) = value else { return Err(AgentsError::Empty) };
-        let agents: Result<Vec<_>, _> =
-            map.into_iter().map(|(name, value)| Agent::parse(&name, value).map(|agent| (name, agent))).collect();
+        let agents: Result<Vec<_>, _> = map.into_iter().map(|(name, value)| Named::parse(name, value)).collect();
         Some(agents?).filter(|agents| !agents.is_empty()).map(Self).ok_or(AgentsError::Empty)
     }
 
@@ -123,7 +137,7 @@ impl Agents {
             return Ok(found);
         }
         match (name, self.0.as_slice()) {
-            (None, [(only, agent)]) => Ok((only, agent)),
+            (None, [only]) => Ok((&only.name, &only.agent)),
             (None, _) => Err(NoSuchAgent::Unnamed),
             (Some(_), _) => Err(NoSuchAgent::Unknown),
         }
@@ -143,7 +157,34 @@ impl Agents {
 
     /// All agents with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Agent)> {
-        self.0.iter().map(|(name, agent)| (name.as_str(), agent))
+        self.0.iter().map(|named| (named.name.as_str(), &named.agent))
+    }
+
+    /// The terms of the agent of this name; the defaults when there is none.
+    pub fn terms(&self, name: &str) -> Terms {
+        self.0.iter().find(|named| named.name == name).map(|named| named.terms).unwrap_or_default()
+    }
+}
+
+impl Named {
+    fn parse(name: String, value: Value) -> Result<Self, AgentsError> {
+        let mut fields = Fields::of(&name, "", value)?;
+        let producer = fields.string("producer")?;
+        let terms = Terms::parse(&mut fields)?;
+        let agent = Agent::parse(producer.as_deref(), fields)?;
+        Ok(Self { name, terms, agent })
+    }
+}
+
+impl Terms {
+    fn parse(fields: &mut Fields) -> Result<Self, AgentsError> {
+        let history = match fields.string("history")? {
+            None => Truth::default(),
+            Some(word) => {
+                Truth::parse(&word).ok_or_else(|| fields.error("history", format!("must be {}", Truth::WORDS)))?
+            }
+        };
+        Ok(Self { history })
     }
 }
 
@@ -167,10 +208,8 @@ impl Agent {
         }
     }
 
-    fn parse(name: &str, value: Value) -> Result<Self, AgentsError> {
-        let mut fields = Fields::of(name, "", value)?;
-        let producer = fields.string("producer")?;
-        match producer.as_deref() {
+    fn parse(producer: Option<&str>, fields: Fields) -> Result<Self, AgentsError> {
+        match producer {
             Some("demo") => DemoSettings::parse(fields).map(Self::Demo),
             Some("anthropic") => AnthropicSettings::parse(fields).map(Box::new).map(Self::Anthropic),
             Some("openai") => OpenAiSettings::parse(fields).map(Box::new).map(Self::OpenAi),
@@ -232,6 +271,22 @@ mod tests {
     }
 
     #[test]
+    fn every_agent_says_whose_history_counts() {
+        let agents = Agents::parse(
+            r#"{"a":{"producer":"demo","history":"client"},"b":{"producer":"openai","model":"m","history":"server"},"c":{"producer":"demo"}}"#,
+        )
+        .unwrap();
+        let history = |name| agents.terms(name).history;
+        assert_eq!(["a", "b", "c", "none"].map(history), [Truth::Client, Truth::Server, Truth::Server, Truth::Server]);
+        for producer in ["demo", "openai", "anthropic", "ui", "push"] {
+            let text =
+                format!(r#"{{"x":{{"producer":"{producer}","model":"m","url":"https://a.test","history":"client"}}}}"#);
+            let refused = Agents::parse(&text).err().map(|error| error.to_string());
+            assert!(refused.is_none_or(|words| !words.contains("history")), "{producer}");
+        }
+    }
+
+    #[test]
     fn complains_with_agent_and_field() {
         for (text, expected) in [
             ("{}", "AGENTS must be a JSON object with at least one agent: {\"default\":{\"producer\":\"demo\"}}"),
@@ -243,6 +298,11 @@ mod tests {
                 r#"AGENTS: agent "x": producer is not known (available: demo, openai, anthropic, ui, push)"#,
             ),
             (r#"{"x":{"producer":"demo","pace":1}}"#, r#"AGENTS: agent "x": pace is not known"#),
+            (r#"{"x":{"producer":"demo","history":"mine"}}"#, r#"AGENTS: agent "x": history must be client or server"#),
+            (
+                r#"{"x":{"producer":"demo","history":1}}"#,
+                r#"AGENTS: agent "x": history must be a string that is not empty"#,
+            ),
             (
                 r#"{"x":{"producer":"demo","paceMs":-1}}"#,
                 r#"AGENTS: agent "x": paceMs must be a whole number from 0 to 60000"#,

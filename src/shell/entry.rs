@@ -11,9 +11,10 @@ use super::request::header;
 use crate::core::error::{Code, Failure};
 use crate::core::run::Vocabulary;
 use crate::core::time::Millis;
+use crate::core::truth::Truth;
 use crate::dialect::address::own_address;
 use crate::dialect::route::query_value;
-use crate::dialect::ui::request::ChatBody;
+use crate::dialect::ui::request::{ChatBody, truth};
 use crate::model::agent::{Agent, NoSuchAgent};
 use crate::model::ui_route::request::{Forwarded, headers};
 
@@ -23,6 +24,8 @@ pub struct Entry<'a> {
     /// An error matters only to a request that does start a run.
     agent: Result<(&'a str, &'a Agent), NoSuchAgent>,
     keys: Map<String, Value>,
+    /// The messages that the client holds, where its list says which ones stay.
+    pub list: Option<Vec<String>>,
 }
 
 /// Who answers, and how.
@@ -47,13 +50,17 @@ impl Host {
     /// Chooses the agent by `?agent=`, else by the body's `agent`, else as the last run. The query wins, because the body belongs to the app:
     /// a wrapped route may have an `agent` of its own.
     pub fn entry<'a>(&'a self, request: &'a Request, query: &str, body: ChatBody) -> Result<Entry<'a>, Response> {
-        let named = query_value(query, "agent").filter(|name| !name.is_empty()).or(body.agent);
+        let named = query_value(query, "agent").filter(|name| !name.is_empty()).or_else(|| body.agent.clone());
         let last = self.session(|session| session.run().map(|run| run.agent.clone())).ok().flatten();
         let agent = self.config.agents.of_request(named.as_deref(), last.as_deref());
         if let Err(error @ NoSuchAgent::Unknown) = &agent {
             return Err(refused(&error.failure()));
         }
-        Ok(Entry { request, agent, keys: body.keys })
+        let terms = agent.as_ref().map(|(name, _)| self.config.agents.terms(name)).unwrap_or_default();
+        let truth = truth(header(request, "x-rejoin-history").as_deref(), terms.history)
+            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        let list = if truth == Truth::Client { body.listed() } else { None };
+        Ok(Entry { request, agent, keys: body.keys, list })
     }
 
     /// A request that goes on with the last run, or runs it again, and brings nothing for its agent.
@@ -68,7 +75,7 @@ impl Host {
 
     /// The agent that shall start a run, once the deployment has what it needs, and what the request hands on to it.
     pub fn enter<'a>(&self, entry: Entry<'a>) -> Result<Entered<'a>, Response> {
-        let Entry { request, agent, keys } = entry;
+        let Entry { request, agent, keys, .. } = entry;
         let (name, agent) = agent.map_err(|error| refused(&error.failure()))?;
         producers::check(self, name, agent).map_err(|failure| answer::misconfigured(&failure))?;
         let forwarded = match agent {

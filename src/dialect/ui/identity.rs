@@ -115,6 +115,24 @@ fn last_user(places: &[Place<'_>]) -> Option<usize> {
     places.iter().rposition(|place| place.role == "user")
 }
 
+impl Standing {
+    /// The same under a client whose list says which messages stay: what is stored behind the last message of `list` goes, as an edit
+    /// cuts it. `list`: the ids of the client's messages before this one. `settled`: how many of `places` a run that is running does not
+    /// still write; the client need not have seen the others, and a list without them is a send like any other.
+    ///
+    /// A repeat stays one, whatever its list: it never runs again.
+    #[must_use]
+    pub fn as_listed(self, list: &[String], places: &[Place<'_>], settled: usize) -> Self {
+        let held = |place: &Place<'_>| list.iter().any(|id| id == place.id);
+        let kept = places.iter().rposition(held).map_or(0, |last| last.saturating_add(1));
+        match self {
+            Self::New if kept < settled.min(places.len()) => Self::Edit { keep: kept },
+            Self::Edit { keep } => Self::Edit { keep: keep.min(kept) },
+            other => other,
+        }
+    }
+}
+
 /// How many of the stored messages stay when a reply is asked for again; the last of them is the user's, whose reply it is. `named`: the
 /// request's `messageId`, a reply or the user message before it. `last_user`: the id of the last user message of the client's history,
 /// which says the place when nothing is named, or when the name is one that only the client knows. `None` when there is nothing to
@@ -178,6 +196,38 @@ mod tests {
         ] {
             assert_eq!(stand(id, replaces, same), expected, "{id} {replaces:?} {same}");
         }
+    }
+
+    #[test]
+    fn a_list_that_counts_cuts_what_it_does_not_hold() {
+        let listed = |standing: Standing, list: &[&str], settled| {
+            let list: Vec<_> = list.iter().map(|id| (*id).to_owned()).collect();
+            standing.as_listed(&list, &places(), settled)
+        };
+        for (list, settled, expected) in [
+            (&["u1", "a1", "u2", "a2"][..], 4, Standing::New),
+            (&["u1", "a1", "u2"][..], 4, Standing::Edit { keep: 3 }),
+            (&["u1", "a1"][..], 4, Standing::Edit { keep: 2 }),
+            // Another branch of the reply, which only the client holds.
+            (&["u1", "old a1"][..], 4, Standing::Edit { keep: 1 }),
+            // Nothing shared, as when the first message is edited.
+            (&[][..], 4, Standing::Edit { keep: 0 }),
+            (&["x", "y"][..], 4, Standing::Edit { keep: 0 }),
+            // Holes stay: only what lies behind the last shared message is cut.
+            (&["a2"][..], 4, Standing::New),
+            // A run that is running still writes a2.
+            (&["u1", "a1", "u2"][..], 3, Standing::New),
+            (&["u1", "a1"][..], 3, Standing::Edit { keep: 2 }),
+            (&["u1", "a1", "u2", "a2"][..], 9, Standing::New),
+        ] {
+            assert_eq!(listed(Standing::New, list, settled), expected, "{list:?} {settled}");
+        }
+        assert_eq!(listed(Standing::Edit { keep: 2 }, &["u1", "a1"], 4), Standing::Edit { keep: 2 });
+        assert_eq!(listed(Standing::Edit { keep: 2 }, &["u1"], 4), Standing::Edit { keep: 1 });
+        assert_eq!(listed(Standing::Edit { keep: 0 }, &["u1", "a1"], 4), Standing::Edit { keep: 0 });
+        assert_eq!(listed(Standing::Repeat, &[], 4), Standing::Repeat);
+        assert_eq!(listed(Standing::Taken, &[], 4), Standing::Taken);
+        assert_eq!(Standing::New.as_listed(&[], &[], 0), Standing::New);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::message::{Invalid, validate_message, validate_outline};
 use crate::core::error::Code;
 use crate::core::lenient_json;
+use crate::core::truth::Truth;
 
 /// Deepest nesting of a body. `serde_json` stops at 128 levels, so that everything accepted can be read again.
 pub const MAX_DEPTH: usize = 120;
@@ -41,6 +42,8 @@ pub struct ChatBody {
     pub agent: Option<String>,
     /// Every key but `messages`, as it came: what a wrapped chat route is sent.
     pub keys: Map<String, Value>,
+    /// Whether `messages` came as a list that is not empty: only that can say which messages stay.
+    pub is_list: bool,
 }
 
 /// What a chat request asks for, by its shape.
@@ -97,6 +100,9 @@ pub enum Refusal {
         /// What is wrong with it.
         invalid: Invalid,
     },
+    /// `X-Rejoin-History` with another word.
+    #[error("X-Rejoin-History must be {}", Truth::WORDS)]
+    History,
     /// The last message is neither the user's nor the assistant's.
     #[error("the last message must have the role user or assistant")]
     LastRole,
@@ -133,6 +139,7 @@ impl ChatBody {
             Some(Value::String(word)) if word == "regenerate-message" => Trigger::Regenerate,
             _ => return Err(Refusal::WrongType { key: "trigger", expected: "submit-message or regenerate-message" }),
         };
+        let is_list = map.get("messages").and_then(Value::as_array).is_some_and(|messages| !messages.is_empty());
         let messages = match (map.shift_remove("messages"), map.get("message").cloned()) {
             (Some(Value::Array(messages)), _) => messages,
             (None | Some(Value::Null), Some(message @ Value::Object(_))) => vec![message],
@@ -150,7 +157,28 @@ impl ChatBody {
             message_id: text(&map, "messageId")?,
             agent: text(&map, "agent")?,
             keys: map,
+            is_list,
         })
+    }
+
+    /// Ids of the messages that the client's list holds before its last user message, in the list's order. `None` when the client sent
+    /// no list: one `message` says nothing of the others.
+    pub fn listed(&self) -> Option<Vec<String>> {
+        let is_user = |message: &Value| message.get("role").and_then(Value::as_str) == Some("user");
+        let last = self.messages.iter().rposition(is_user).filter(|_| self.is_list)?;
+        let before = self.messages.iter().take(last);
+        Some(before.filter_map(|message| message.get("id").and_then(Value::as_str)).map(str::to_owned).collect())
+    }
+}
+
+/// Whose list says which messages stay: the request's own word, else the agent's.
+///
+/// # Errors
+/// [`Refusal::History`] for a word that is neither.
+pub fn truth(header: Option<&str>, agent: Truth) -> Result<Truth, Refusal> {
+    match header {
+        None => Ok(agent),
+        Some(word) => Truth::parse(word).ok_or(Refusal::History),
     }
 }
 
@@ -301,6 +329,37 @@ mod tests {
     fn a_regenerate_names_what_it_replaces() {
         let body = parse(json!({"messages": [user()], "trigger": "regenerate-message", "messageId": "a1"})).unwrap();
         assert_eq!(classify(&body), EntryKind::Regenerate { message_id: Some("a1".into()), last_user: Some(user()) });
+    }
+
+    #[test]
+    fn only_a_list_says_what_the_client_holds() {
+        let listed = |body: Value| parse(body).unwrap().listed();
+        let held = |ids: &[&str]| Some(ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
+        assert_eq!(listed(json!({"messages": [user()]})), held(&[]));
+        let other = json!({"id": "u2", "role": "user", "parts": [{"type": "text", "text": "ho"}]});
+        assert_eq!(listed(json!({"messages": [user(), assistant(), other]})), held(&["u1", "a1"]));
+        let again = json!({"messages": [user(), assistant()], "trigger": "regenerate-message"});
+        assert_eq!(listed(again), held(&[]));
+        for none in [
+            json!({"message": user()}),
+            json!({"messages": null, "message": user()}),
+            json!({"messages": []}),
+            json!({}),
+        ] {
+            assert_eq!(listed(none.clone()), None, "{none}");
+        }
+        assert_eq!(listed(json!({"messages": [assistant()]})), None);
+    }
+
+    #[test]
+    fn the_requests_word_on_its_history_wins() {
+        for agent in [Truth::Server, Truth::Client] {
+            assert_eq!(truth(None, agent), Ok(agent));
+            assert_eq!(truth(Some("client"), agent), Ok(Truth::Client));
+            assert_eq!(truth(Some("server"), agent), Ok(Truth::Server));
+            let refused = truth(Some("Client"), agent).unwrap_err();
+            assert_eq!(refused.to_string(), "X-Rejoin-History must be client or server");
+        }
     }
 
     #[test]

@@ -93,6 +93,10 @@ impl Host {
         if let Some(error) = broken {
             return Err(unreadable(&error));
         }
+        let standing = match &entry.list {
+            Some(list) => standing.as_listed(list, &known, self.settled(places.len())?),
+            None => standing,
+        };
         let input = Input { id: MessageId::new(id), json: message.to_string() };
         let mut plan = match standing {
             Standing::Repeat => return self.attach(caller, entry.request).await,
@@ -108,6 +112,15 @@ impl Host {
         };
         plan.key = keyed;
         self.launch(caller, entry, plan)
+    }
+
+    /// How many of `count` stored messages a running run does not still write.
+    fn settled(&self, count: usize) -> Result<usize, Response> {
+        let running = self.session(|session| {
+            session.run().filter(|run| run.status == RunStatus::Running).map(|run| run.message_index)
+        });
+        let running = running.map_err(|error| unreadable(&error))?;
+        Ok(running.and_then(|index| usize::try_from(index).ok()).map_or(count, |index| index.min(count)))
     }
 
     /// The answer to a request whose key is known (`spec/helix.md` 5.8).
