@@ -16,7 +16,9 @@ use rejoin::model::anthropic::stream::{MessageStream, StreamOptions};
 use serde_json::{Map, Value, json};
 
 fn recordings() -> Vec<Recording> {
-    common::recordings("anthropic-messages")
+    // A stream into which a second answer was spliced is no recording of one.
+    let starts = |recording: &Recording| recording.events.iter().filter(|e| e.contains(r#""message_start""#)).count();
+    common::recordings("anthropic-messages").into_iter().filter(|recording| starts(recording) == 1).collect()
 }
 
 impl Recording {
@@ -71,7 +73,7 @@ fn naive(recording: &Recording) -> Reply {
     let note = |reply: &mut Reply, page: &Value| {
         let url = page["url"].as_str().unwrap().to_owned();
         if !reply.sources.iter().any(|(other, _)| *other == url) {
-            reply.sources.push((url, page["title"].as_str().unwrap().to_owned()));
+            reply.sources.push((url, page["title"].as_str().unwrap_or_default().to_owned()));
         }
     };
     for event in &recording.events {
@@ -84,15 +86,19 @@ fn naive(recording: &Recording) -> Reply {
                 "tool_use" | "server_tool_use" => {
                     json.clear();
                     ids.push(block["id"].as_str().unwrap().to_owned());
-                    reply.tools.push((block["name"].as_str().unwrap().to_owned(), json!({}), None));
+                    reply.tools.push((block["name"].as_str().unwrap().to_owned(), block["input"].clone(), None));
                 }
-                "web_search_tool_result" => {
+                kind if kind.ends_with("_tool_result") => {
                     let at = ids.iter().position(|id| *id == block["tool_use_id"]).unwrap();
                     reply.tools[at].2 = Some(block["content"].clone());
-                    block["content"].as_array().unwrap().iter().for_each(|page| note(&mut reply, page));
+                    let pages = block["content"].as_array().into_iter().flatten();
+                    pages.filter(|_| kind == "web_search_tool_result").for_each(|page| note(&mut reply, page));
+                    let fetched = &block["content"];
+                    if kind == "web_fetch_tool_result" && fetched["url"].is_string() {
+                        note(&mut reply, &json!({"url": fetched["url"], "title": fetched["content"]["title"]}));
+                    }
                 }
-                "text" => {}
-                other => panic!("{other}"),
+                _ => {}
             },
             "content_block_delta" => match delta["type"].as_str().unwrap() {
                 "text_delta" => reply.text += delta["text"].as_str().unwrap(),
@@ -105,17 +111,19 @@ fn naive(recording: &Recording) -> Reply {
                         reply.tools.last_mut().unwrap().1 = input;
                     }
                 }
-                other => panic!("{other}"),
+                _ => {}
             },
             "message_delta" => {
                 reply.finish = match delta["stop_reason"].as_str().unwrap() {
                     "end_turn" => "stop",
+                    "stop_sequence" | "pause_turn" => "stop",
+                    "max_tokens" => "length",
                     "tool_use" => "tool-calls",
                     "refusal" => "content-filter",
-                    other => panic!("{other}"),
+                    _ => "other",
                 }
                 .to_owned();
-                let counted = |name: &str| event["usage"][name].as_u64().unwrap();
+                let counted = |name: &str| event["usage"][name].as_u64().unwrap_or(0);
                 let cached = counted("cache_read_input_tokens");
                 let input = counted("input_tokens") + cached + counted("cache_creation_input_tokens");
                 let output = counted("output_tokens");

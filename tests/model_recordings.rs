@@ -66,18 +66,26 @@ struct Reply {
 /// Reads the recording with nothing but its documentation at hand.
 fn naive(recording: &Recording) -> Reply {
     let mut reply = Reply::default();
-    let mut arguments: Vec<(String, String)> = Vec::new();
+    let mut calls: Vec<(Value, String, String)> = Vec::new();
     for event in &recording.events {
         let event: Value = serde_json::from_str(event).unwrap();
         let choice = &event["choices"][0];
         let delta = &choice["delta"];
         reply.text += delta["content"].as_str().unwrap_or_default();
+        for part in delta["content"].as_array().into_iter().flatten() {
+            reply.text += part["text"].as_str().unwrap_or_default();
+            for thought in part["thinking"].as_array().into_iter().flatten() {
+                reply.reasoning += thought["text"].as_str().unwrap_or_default();
+            }
+        }
         reply.reasoning += delta["reasoning_content"].as_str().or(delta["reasoning"].as_str()).unwrap_or_default();
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
-            if let Some(name) = call["function"]["name"].as_str() {
-                arguments.push((name.to_owned(), String::new()));
+            let name = call["function"]["name"].as_str().filter(|name| !name.is_empty());
+            if name.is_some() && calls.iter().all(|(index, ..)| *index != call["index"] || index.is_null()) {
+                calls.push((call["index"].clone(), name.unwrap_or_default().to_owned(), String::new()));
             }
-            arguments.last_mut().unwrap().1 += call["function"]["arguments"].as_str().unwrap_or_default();
+            let known = calls.iter_mut().rev().find(|(index, ..)| *index == call["index"]).unwrap();
+            known.2 += call["function"]["arguments"].as_str().unwrap_or_default();
         }
         for url in event["citations"].as_array().into_iter().flatten() {
             let url = url.as_str().unwrap().to_owned();
@@ -86,9 +94,13 @@ fn naive(recording: &Recording) -> Reply {
             }
         }
         if let Some(word) = choice["finish_reason"].as_str() {
-            reply.finish = word.replace('_', "-");
+            reply.finish = match word {
+                "stop" if !calls.is_empty() => "tool-calls".to_owned(),
+                "stop" | "length" | "tool_calls" | "content_filter" => word.replace('_', "-"),
+                _ => "other".to_owned(),
+            };
         }
-        reply.model = event["model"].as_str().unwrap().to_owned();
+        reply.model = event["model"].as_str().map_or(reply.model, str::to_owned);
         if let Some(usage) = event["usage"].as_object() {
             let usage = Value::Object(usage.clone());
             reply.usage = [
@@ -104,8 +116,8 @@ fn naive(recording: &Recording) -> Reply {
             .collect();
         }
     }
-    reply.tools =
-        arguments.into_iter().map(|(name, arguments)| (name, serde_json::from_str(&arguments).unwrap())).collect();
+    let input = |arguments: &str| serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
+    reply.tools = calls.into_iter().map(|(_, name, arguments)| (name, input(&arguments))).collect();
     reply
 }
 
@@ -143,15 +155,15 @@ fn fold(chunks: &[Chunk]) -> Reply {
             "tool-input-available" => {
                 let input = chunk.get("input").unwrap();
                 let streamed = inputs[chunk.text("toolCallId").unwrap()].as_str().unwrap();
-                assert_eq!(serde_json::from_str::<Value>(streamed).unwrap(), *input);
+                assert_eq!(serde_json::from_str(streamed).unwrap_or_else(|_| json!({})), *input);
                 reply.tools.push((chunk.text("toolName").unwrap().to_owned(), input.clone()));
             }
             "source-url" => reply.sources.push(chunk.text("url").unwrap().to_owned()),
             "finish" => {
                 reply.finish = chunk.text("finishReason").unwrap().to_owned();
                 let metadata = chunk.get("messageMetadata").unwrap();
-                reply.model = metadata["model"].as_str().unwrap().to_owned();
-                reply.usage = metadata["usage"].as_object().unwrap().clone();
+                reply.model = metadata["model"].as_str().unwrap_or_default().to_owned();
+                reply.usage = metadata["usage"].as_object().cloned().unwrap_or_default();
             }
             "start-step" | "finish-step" => assert_eq!(open, None),
             other => panic!("{other}"),

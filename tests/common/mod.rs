@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use serde_json::Value;
 
 /// One recorded answer: a file with one JSON event a line.
 pub struct Recording {
@@ -17,13 +18,34 @@ pub struct Recording {
     pub events: Vec<String>,
 }
 
-/// The recordings of one API, by name; none, and a note, where the folder is absent.
+/// The recordings of one API, by name; none, and a note, where there are none.
+///
+/// `RECORDINGS` names another folder than the one beside the project: one with a folder for each API (`chat-completions`,
+/// `anthropic-messages`), or one that holds the files themselves, of which those of the API are taken.
 pub fn recordings(api: &str) -> Vec<Recording> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/recordings").join(api);
-    let Ok(entries) = fs::read_dir(&folder) else {
-        eprintln!("skipped: no recordings in {}", folder.display());
-        return Vec::new();
-    };
+    let named = std::env::var_os("RECORDINGS").map(PathBuf::from);
+    assert!(named.as_ref().is_none_or(|named| named.is_dir()), "RECORDINGS names no folder");
+    let root = named.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/recordings"));
+    let own = root.join(api);
+    let folder = if own.is_dir() { own } else { root };
+    let mut recordings = read_folder(&folder);
+    recordings.retain(|recording| recording.api() == api);
+    if recordings.is_empty() {
+        eprintln!("skipped: no recordings of {api} in {}", folder.display());
+    }
+    recordings
+}
+
+impl Recording {
+    /// Whose answer it is: events of the Messages API have a `type`, those of chat completions have none.
+    fn api(&self) -> &'static str {
+        let first: Option<Value> = self.events.first().and_then(|event| serde_json::from_str(event).ok());
+        if first.is_some_and(|event| event["type"].is_string()) { "anthropic-messages" } else { "chat-completions" }
+    }
+}
+
+fn read_folder(folder: &Path) -> Vec<Recording> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut recordings: Vec<Recording> = entries
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
@@ -38,7 +60,6 @@ pub fn recordings(api: &str) -> Vec<Recording> {
         })
         .collect();
     recordings.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(!recordings.is_empty());
     recordings
 }
 
