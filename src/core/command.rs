@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::call_ids::CallIds;
 use super::caller::Caller;
 use super::error::Code;
 use super::ids::{CheckpointId, Cursor, MessageId, RequestKey, RunId, SequenceOutOfRange};
@@ -28,6 +29,9 @@ pub enum StartRefused {
     /// The session is not what it was when this was decided.
     #[error("the session has changed")]
     Conflict,
+    /// A message has an id of the form that replies get.
+    #[error("the message id {id} is one of those that replies get; give the message one of its own", id = .0.as_str())]
+    IdTaken(MessageId),
     /// The log has no numbers left.
     #[error(transparent)]
     Full(#[from] SequenceOutOfRange),
@@ -87,6 +91,7 @@ impl StartRefused {
             Self::NotFound(_) => Code::StateSessionNotFound,
             Self::AlreadyRunning(_) => Code::StateAlreadyRunning,
             Self::Conflict => Code::StateRunStartConflict,
+            Self::IdTaken(_) => Code::ValidationError,
             Self::Full(_) => Code::FrameworkInternalError,
         }
     }
@@ -136,6 +141,19 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// The messages that it brings.
+    pub fn inputs(&self) -> impl Iterator<Item = &Input> {
+        let (one, several): (Option<&Input>, &[(Input, String)]) = match self {
+            Self::Send { input, .. } => (Some(input), &[]),
+            Self::Rewind { input, .. } => (input.as_ref(), &[]),
+            Self::Push { inputs, .. } => (None, inputs),
+            Self::Results { .. } => (None, &[]),
+        };
+        one.into_iter().chain(several.iter().map(|(input, _)| input))
+    }
+}
+
 /// Why a conversation is cut back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RewindCause {
@@ -177,6 +195,8 @@ pub struct Opening<'a> {
     pub rewound: Option<&'a Rewound>,
     /// Where the conversation stands, when the run took the place of one that was running, without a cut.
     pub displaced: Option<&'a Rewound>,
+    /// The names that the session's calls have taken.
+    pub calls: &'a CallIds,
 }
 
 /// What a run is started with.

@@ -131,6 +131,19 @@ text_id!(
     CheckpointId
 );
 
+impl MessageId {
+    /// The id of the reply that the run of this turn begins, at this place of the conversation. No other run's reply has it, also when it
+    /// stands in the same place; `salt` is the session's.
+    pub fn of_reply(salt: &str, turn: u32, index: u32) -> Self {
+        Self(format!("msg_{salt}_{turn}_{index}"))
+    }
+
+    /// Whether it has the form of the ids that a session of this salt gives its replies, or gave them in earlier builds.
+    pub fn is_for_replies(&self, salt: &str) -> bool {
+        self.0.strip_prefix("msg_").and_then(|rest| rest.strip_prefix(salt)).is_some_and(|rest| rest.starts_with('_'))
+    }
+}
+
 /// One conversation: 1 to 256 bytes of UTF-8 without control characters and without `/ ? # % \`, not `.` or `..` (DESIGN.md section 6).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionId(String);

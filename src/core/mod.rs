@@ -1,6 +1,7 @@
 //! Pure decision: no clock, no I/O, no bindings. This file is the map of the room.
 //!
-//! What things are: [`ids`], [`time`], [`caller`], [`chunk`], [`record`], [`run`], [`error`]; [`truth`]: whose list of messages counts.
+//! What things are: [`ids`], [`time`], [`caller`], [`chunk`], [`record`], [`run`], [`error`]; [`call_ids`]: whose name a call's id is;
+//! [`truth`]: whose list of messages counts.
 //!
 //! What happens to them:
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
@@ -18,6 +19,7 @@ pub mod approval;
 pub mod attempt;
 pub mod batch;
 pub mod block;
+pub mod call_ids;
 pub mod caller;
 pub mod chunk;
 pub mod command;

@@ -106,6 +106,7 @@ mod tests {
             status: RunStatus::Running,
             entry: EntryKind::Send,
             message_id: MessageId::new("m"),
+            message_index: 1,
             start: Cursor::START,
             end: None,
             fault: None,

@@ -15,6 +15,7 @@ fn run(id: &str, status: RunStatus, start: u64, end: Option<u64>, error: Option<
         status,
         entry: EntryKind::Send,
         message_id: MessageId::new("m"),
+        message_index: 1,
         start: at(start),
         end: end.map(at),
         fault: error.map(Fault::from),
@@ -183,7 +184,7 @@ fn only_an_aware_reader_moves_on_to_the_answer_of_another_message() {
     for next in [
         RunView { entry: EntryKind::Edit, ..retried.clone() },
         RunView { entry: EntryKind::Send, ..retried.clone() },
-        RunView { message_id: MessageId::new("another"), ..retried },
+        RunView { message_index: 3, ..retried },
     ] {
         let mut view = running(5);
         view.advance(at(5), 5, StreamStatus::Active, [run("r", RunStatus::Superseded, 0, Some(5), None)]);

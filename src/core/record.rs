@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::call_ids::CallName;
 use super::chunk::Chunk;
 use super::ids::AttemptId;
 
@@ -17,6 +18,8 @@ pub enum Record {
     },
     /// The conversation is whole up to the chunk before this record.
     Commit(Commit),
+    /// A call has got its name: stored with the chunk behind this record, that begins it.
+    Call(CallName),
 }
 
 /// A commit of the response message.

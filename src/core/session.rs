@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::block::{OPEN_LIMIT, OpenBlock, PARTS};
+use super::call_ids::CallIds;
 use super::caller::Caller;
 use super::command::{Due, Effects, NotFound, StopTarget, WriteRefused};
 use super::error::Failure;
@@ -75,6 +76,7 @@ pub struct Session {
     oldest: Option<UnixMillis>,
     checkpoint: Option<CheckpointRow>,
     truncated: Option<CheckpointId>,
+    calls: CallIds,
     log: Log,
     view: View,
     pending: VecDeque<Pending>,
@@ -87,7 +89,7 @@ impl Session {
     /// the object that is gone, unless `producer_alive` says that only the rows were read
     /// again. Then renew the run's lease at once: renewals are in no row.
     pub fn load(stored: Option<Stored>, policy: Policy, producer_alive: bool) -> Self {
-        let Some(Stored { session, run, checkpoint, truncated, last_block }) = stored else {
+        let Some(Stored { session, run, checkpoint, truncated, last_block, calls }) = stored else {
             return Self {
                 row: None,
                 run: None,
@@ -96,6 +98,7 @@ impl Session {
                 oldest: None,
                 checkpoint: None,
                 truncated: None,
+                calls: CallIds::default(),
                 log: Log::load(Cursor::START, Cursor::START, None),
                 view: View::default(),
                 pending: VecDeque::new(),
@@ -113,6 +116,7 @@ impl Session {
         let view = View::new(head, session.floor, Some(session.status), run.as_ref().map(RunView::of));
         Self {
             log: Log::load(session.floor, head, open),
+            calls: CallIds::of_rows(calls, run.as_ref().map_or(0, |run| run.turn)),
             row: Some(session),
             run,
             policy,
@@ -148,6 +152,11 @@ impl Session {
     /// Id of the latest rewind.
     pub fn truncated(&self) -> Option<&CheckpointId> {
         self.truncated.as_ref()
+    }
+
+    /// The names that calls have taken, durable or not.
+    pub fn calls(&self) -> &CallIds {
+        &self.calls
     }
 
     /// Whether writes are waiting for their confirmation.

@@ -57,6 +57,8 @@ pub struct RunView {
     pub entry: EntryKind,
     /// The message that its response writes.
     pub message_id: MessageId,
+    /// The place of that message in the conversation.
+    pub message_index: u32,
     /// Cursor that precedes its first chunk.
     pub start: Cursor,
     /// Its last chunk, once it has ended.
@@ -75,6 +77,7 @@ impl RunView {
             status: run.status,
             entry: run.entry,
             message_id: run.message_id.clone(),
+            message_index: run.message_index,
             start: run.start,
             end: run.end,
             fault: (run.status == RunStatus::Failed).then(|| Fault::of(run)),
@@ -145,10 +148,10 @@ impl View {
         self.runs.get(at.saturating_add(1))
     }
 
-    /// Whether the run that came after this one answers the same message.
+    /// Whether the run that came after this one answers the same message once more: its reply stands in the same place.
     pub fn is_retried(&self, id: &RunId) -> bool {
         let pair = self.find(id).zip(self.successor(id));
-        pair.is_some_and(|(run, next)| next.entry == EntryKind::Retry && next.message_id == run.message_id)
+        pair.is_some_and(|(run, next)| next.entry == EntryKind::Retry && next.message_index == run.message_index)
     }
 
     /// Whether this run has started and is not durable yet: its readers wait.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::agent::AgentsError;
 use super::fields::Fields;
 use super::ui_route::settings::{Target, fixed, target};
+use crate::core::call_ids::CallIds;
 use crate::core::chunk::Chunk;
 use crate::core::ids::RunId;
 use crate::core::run::{EntryKind, Vocabulary};
@@ -59,10 +60,10 @@ pub struct Told<'a> {
     pub epoch: u32,
     /// How long the agent may be silent, in ms.
     pub lease_ms: u64,
-    /// The conversation.
+    /// The conversation, under the agent's own ids of calls.
     pub messages: Vec<Value>,
-    /// The chunks that say what calls were answered with.
-    pub answers: &'a [Chunk],
+    /// What calls were answered with, each as [`result`] says it.
+    pub results: Vec<Value>,
     /// Where its chunks go.
     pub append_url: String,
 }
@@ -80,20 +81,28 @@ pub fn body(told: Told<'_>) -> Value {
         "runId": told.run,
         "epoch": told.epoch,
         "leaseMs": told.lease_ms,
-        "messages": &told.messages,
+        "messages": told.messages,
         "appendUrl": told.append_url,
     });
     if told.entry == EntryKind::ToolResult
         && let Value::Object(map) = &mut body
     {
-        let results = told.answers.iter().map(|answer| result(answer, &told.messages)).collect();
-        map.insert("results".into(), results);
+        map.insert("results".into(), Value::Array(told.results));
     }
     body
 }
 
-/// One answer, as `/tool-result` takes it. `messages`: the conversation with the answers in it.
-pub fn result(answer: &Chunk, messages: &[Value]) -> Value {
+/// One answer, as `/tool-result` takes it, under the producer's own id of its call. `messages`: the conversation with the answers in it.
+pub fn result(answer: &Chunk, messages: &[Value], ids: &CallIds) -> Value {
+    let mut result = answered(answer, messages);
+    if let Some(id) = result.get_mut("toolCallId") {
+        let own = id.as_str().map(|id| ids.own_of(id).to_owned());
+        *id = own.unwrap_or_default().into();
+    }
+    result
+}
+
+fn answered(answer: &Chunk, messages: &[Value]) -> Value {
     let call = answer.text("toolCallId").or_else(|| approved_call(answer, messages)).unwrap_or_default();
     let approval = |approved: bool| {
         let reason = calls(messages).find(|part| part.get("toolCallId").and_then(Value::as_str) == Some(call));
@@ -128,6 +137,7 @@ fn calls(messages: &[Value]) -> impl Iterator<Item = &Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::call_ids::CallName;
 
     fn parse(value: Value) -> Result<PushSettings, AgentsError> {
         PushSettings::parse(Fields::of("a", "", value).unwrap())
@@ -155,18 +165,21 @@ mod tests {
         let part = |call: &str, approval: Value| json!({ "type": "tool-x", "toolCallId": call, "approval": approval });
         let parts = [part("b", json!({ "id": "r::b", "reason": "no" })), part("c", json!({ "id": "r::c" }))];
         let run = RunId::new("r");
+        let mut ids = CallIds::default();
+        ids.take(CallName { id: "b".into(), own: Some("own".into()) });
+        let messages = vec![json!({ "id": "m", "role": "assistant", "parts": parts })];
         let told = Told {
             entry: EntryKind::ToolResult,
             session: "s",
             run: &run,
             epoch: 1,
             lease_ms: 9,
-            messages: vec![json!({ "id": "m", "role": "assistant", "parts": parts })],
-            answers: &answers,
+            results: answers.iter().map(|answer| result(answer, &messages, &ids)).collect(),
+            messages,
             append_url: "u".into(),
         };
         let said = body(told);
-        let denied = json!({"toolCallId": "b", "approved": false, "reason": "no"});
+        let denied = json!({"toolCallId": "own", "approved": false, "reason": "no"});
         let results = json!([{"toolCallId": "a", "output": 1}, denied, {"toolCallId": "c", "approved": true}]);
         assert_eq!(said["results"], results);
         assert_eq!((&said["entry"], &said["epoch"]), (&json!("tool-result"), &json!(1)));

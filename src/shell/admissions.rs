@@ -12,7 +12,7 @@ use crate::core::ids::{Cursor, RunId};
 use crate::core::record::{Commit, Record};
 use crate::core::run::{EntryKind, Fence, Outcome, Vocabulary};
 use crate::core::storage::{CheckpointKind, RunRow};
-use crate::dialect::push::admit::{Admission, Folded, Opened};
+use crate::dialect::push::admit::{Admission, Admitted, Folded, Opened};
 use crate::dialect::ui::response::OPENING_CHUNKS;
 use crate::dialect::ui::tool_result::abandon;
 
@@ -86,6 +86,7 @@ impl Host {
             base,
             state: parse(&state_now),
             at: from,
+            calls: self.session(|session| session.calls().clone())?,
         });
         let end = run.end;
         self.each_stored(from, end, &mut |stored| {
@@ -115,7 +116,7 @@ impl Host {
         match self.admission_of(&RunRow { end: None, ..run.clone() }) {
             Ok(mut admission) => {
                 let own = self.has_own_words(run, &admission);
-                records.extend(admission.close(true).into_iter().map(Record::from));
+                records.extend(admission.close(true).into_iter().flat_map(Admitted::records));
                 let commit = if own { None } else { self.last_commit(&admission) };
                 records.extend(self.abandoned(run, commit));
             }

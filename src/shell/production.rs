@@ -13,6 +13,7 @@ use super::clock::{now, random_text, sleep};
 use super::host::{Host, HostError};
 use super::producers;
 use crate::core::batch::{Batcher, Flush};
+use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::command::{Entry, Keyed, Opening, RewindCause, Start, StartRefused, Started, WriteRefused};
@@ -80,6 +81,8 @@ pub struct Launch<'a> {
     pub continued: Option<Continued>,
     /// The tools and the failures of calls that the run's start has abandoned.
     pub abandoned: Vec<(String, Chunk)>,
+    /// The names of calls in the messages that the run answers.
+    pub names: Vec<CallName>,
     /// The run waits for a test's word before its first chunk.
     pub held: bool,
 }
@@ -102,13 +105,27 @@ pub enum NotStarted {
 impl Host {
     /// Starts a run.
     pub fn start_run(self: &Rc<Self>, caller: &Caller, launch: Launch<'_>) -> Result<RunRow, NotStarted> {
-        let Launch { run, agent, vocabulary, push, told, state, forwarded, key, entry, continued, abandoned, held } =
-            launch;
+        let Launch {
+            run,
+            agent,
+            vocabulary,
+            push,
+            told,
+            state,
+            forwarded,
+            key,
+            entry,
+            continued,
+            abandoned,
+            names,
+            held,
+        } = launch;
         let answers = continued.as_ref().map(|continued| continued.answers.clone()).unwrap_or_default();
         let made: RefCell<Option<(RunWriter, Vec<Record>)>> = RefCell::new(None);
         let opening = |opening: &Opening<'_>| {
             let (writer, records) = open(opening, agent, continued.as_ref(), &abandoned);
-            let first = if held { Vec::new() } else { records.clone() };
+            let mut first: Vec<Record> = names.iter().cloned().map(Record::Call).collect();
+            first.extend(if held { Vec::new() } else { records.clone() });
             if let Ok(mut slot) = made.try_borrow_mut() {
                 *slot = Some((writer, records));
             }
@@ -338,7 +355,7 @@ fn open(
         Some(continued) => RunWriter::continuing(run, continued.message.clone()),
         None => RunWriter::new(run, opening.message_id.clone()),
     };
-    let mut writer = writer.named(agent);
+    let mut writer = writer.named(agent).among(opening.calls.clone());
     let mut records = writer.open();
     if let Some(rewound) = opening.rewound.or(opening.displaced) {
         let resync = Resync {

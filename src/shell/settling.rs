@@ -190,7 +190,7 @@ impl Host {
             }
             None => RunWriter::new(run.id.clone(), run.message_id.clone()),
         };
-        let mut writer = writer.named(&run.agent);
+        let mut writer = writer.named(&run.agent).among(self.session(|session| session.calls().clone())?);
         let from = committed.map_or(run.start, |(cursor, _)| cursor);
         if let Err(error) = self.each_stored(from, None, &mut |stored| writer.replay(&stored.chunk)) {
             console_error!("session {} run {}: {error}", self.log_name, run.id);

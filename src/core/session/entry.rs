@@ -33,8 +33,11 @@ impl Session {
     /// # Errors
     /// [`StartRefused`].
     pub fn may_start(&self, caller: &Caller, entry: &Entry) -> Result<(), StartRefused> {
-        if self.row.is_some() {
+        if let Some(row) = &self.row {
             self.authorise(caller)?;
+            if let Some(id) = entry.inputs().map(|input| &input.id).find(|id| id.is_for_replies(&row.salt)) {
+                return Err(StartRefused::IdTaken(id.clone()));
+            }
         }
         let status = self.run.as_ref().map(|run| run.status);
         let suspended = status == Some(RunStatus::SuspendedClientTool);
@@ -63,7 +66,8 @@ impl Session {
         self.may_start(start.caller, &start.entry)?;
         let before = self.log.head();
         let salt = self.row.as_ref().map_or(start.salt, |row| &row.salt).to_owned();
-        let plan = self.plan(&start.entry, &salt);
+        let turn = self.run.as_ref().map_or(1, |run| run.turn.saturating_add(1));
+        let plan = self.plan(&start.entry, &salt, turn);
         let row = SessionRow {
             owner: self.row.as_ref().map_or(start.caller.owner().map(str::to_owned), |row| row.owner.clone()),
             salt: salt.clone(),
@@ -72,7 +76,7 @@ impl Session {
             run: Some(start.run.clone()),
             status: StreamStatus::Active,
         };
-        let mut run = self.fresh_run(&start, &plan, before);
+        let mut run = self.fresh_run(&start, &plan, turn, before);
         let paused = self.run.as_ref().is_some_and(|run| run.status == RunStatus::SuspendedClientTool);
         let ended =
             self.run.as_ref().filter(|run| run.status.is_live()).map(|run| taken_over(run, &plan, before, start.now));
@@ -129,11 +133,14 @@ impl Session {
             from: before,
             cause: RewindCause::Rollback,
         });
+        let mut calls = self.calls.clone();
+        calls.begin_run(turn);
         let opening = (start.opening)(&Opening {
             run: &run.id,
             message_id: &plan.message_id,
             rewound: rewound.as_ref(),
             displaced: displaced.as_ref(),
+            calls: &calls,
         });
         if let (Some(state), Some(last)) = (start.state, checkpoints.last_mut()) {
             last.state = Some(state);
@@ -146,6 +153,8 @@ impl Session {
             push.at = self.log.head();
         }
         writes.insert(own_row, Write::Run(run.clone()));
+        self.calls = calls;
+        writes.extend(self.take_names(turn, &opening));
 
         let fence = run.fence();
         let superseded = ended.as_ref().filter(|run| run.status == RunStatus::Superseded).map(|run| run.id.clone());
@@ -163,8 +172,8 @@ impl Session {
         Ok(Started { effects, fence, message_id: plan.message_id, start: before, superseded })
     }
 
-    fn plan(&self, entry: &Entry, salt: &str) -> Plan {
-        let fresh = |index: u32| MessageId::new(format!("msg_{salt}_{index}"));
+    fn plan(&self, entry: &Entry, salt: &str, turn: u32) -> Plan {
+        let fresh = |index: u32| MessageId::of_reply(salt, turn, index);
         match (entry, &self.run) {
             (Entry::Results { .. }, Some(run)) => Plan {
                 kind: EntryKind::ToolResult,
@@ -192,9 +201,9 @@ impl Session {
         }
     }
 
-    fn fresh_run(&self, start: &Start<'_>, plan: &Plan, before: Cursor) -> RunRow {
+    fn fresh_run(&self, start: &Start<'_>, plan: &Plan, turn: u32, before: Cursor) -> RunRow {
         RunRow {
-            turn: self.run.as_ref().map_or(1, |run| run.turn.saturating_add(1)),
+            turn,
             id: start.run.clone(),
             status: RunStatus::Running,
             entry: plan.kind,

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use super::Session;
 use super::records::{Place, checkpoint_after};
+use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
 use crate::core::command::{Effects, NotFound, WriteRefused};
 use crate::core::ids::{Cursor, MessageId, RunId};
@@ -26,6 +27,8 @@ pub struct PushCommit {
     pub state: Option<String>,
     /// Steps that the run has finished.
     pub step_count: u32,
+    /// The names of calls that only these messages hold.
+    pub calls: Vec<CallName>,
 }
 
 impl Session {
@@ -120,7 +123,8 @@ impl Session {
         if commit.through > head || commit.through < floor {
             return Err(WriteRefused::Place(floor, head));
         }
-        let mut writes = Vec::new();
+        let named: Vec<Record> = commit.calls.into_iter().map(Record::Call).collect();
+        let mut writes = self.take_names(run.turn, &named);
         let mut count = self.message_count();
         if !commit.messages.is_empty() {
             count = run.message_index;
@@ -203,7 +207,7 @@ pub(super) fn last_words<'a>(
     if !own || said > 0 || through != Some(head) {
         return Cow::Borrowed(records);
     }
-    Cow::Owned(records.iter().filter(|record| matches!(record, Record::Chunk { .. })).cloned().collect())
+    Cow::Owned(records.iter().filter(|record| !matches!(record, Record::Commit(_))).cloned().collect())
 }
 
 /// The run once its producer's number `next − 1` was taken at this head.

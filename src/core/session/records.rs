@@ -1,11 +1,12 @@
 //! From a producer's records to writes.
 
 use super::Session;
+use crate::core::call_ids::CallName;
 use crate::core::chunk::{Chunk, Stamp};
 use crate::core::command::WriteRefused;
 use crate::core::ids::{CheckpointId, Cursor, RunId};
 use crate::core::record::{Commit, Record};
-use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Write};
+use crate::core::storage::{CallRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Write};
 
 impl Session {
     /// Lays records into writes. Of several commits in one transaction only the last can ever be seen, so only it is
@@ -24,6 +25,7 @@ impl Session {
             match record {
                 Record::Chunk { .. } => head = head.next()?.cursor(),
                 Record::Commit(said) => commit = Some((head, said)),
+                Record::Call(_) => {}
             }
         }
         let encoded = self.log.encode(chunks_of(&run.id, records).iter().map(|(c, s)| (*c, s)))?;
@@ -32,6 +34,7 @@ impl Session {
             return Err(WriteRefused::NoRoom { wanted: encoded.size() });
         }
         let mut writes = self.log.store(&run.id, encoded);
+        writes.extend(self.take_names(run.turn, records));
         let mut count = self.message_count();
         let mut steps = self.checkpoint.as_ref().filter(|last| last.run == run.id).map_or(0, |last| last.step_count);
         let mut state = None;
@@ -66,6 +69,23 @@ impl Session {
     }
 }
 
+impl Session {
+    /// The names that calls have got among these records.
+    pub(super) fn take_names(&mut self, turn: u32, records: &[Record]) -> Vec<Write> {
+        let names = records.iter().filter_map(|record| match record {
+            Record::Call(name) => Some(name),
+            Record::Chunk { .. } | Record::Commit(_) => None,
+        });
+        let mut writes = Vec::new();
+        for name in names {
+            self.calls.take(name.clone());
+            let CallName { id, own } = name.clone();
+            writes.push(Write::Call(CallRow { id, own, turn }));
+        }
+        writes
+    }
+}
+
 /// What a checkpoint stands for and covers.
 pub(super) struct Place {
     pub kind: CheckpointKind,
@@ -94,7 +114,7 @@ pub(super) fn chunks_of<'a>(run: &RunId, records: &'a [Record]) -> Vec<(&'a Chun
         .iter()
         .filter_map(|record| match record {
             Record::Chunk { chunk, attempt } => Some((chunk, Stamp { run: run.clone(), attempt: attempt.clone() })),
-            Record::Commit(_) => None,
+            Record::Commit(_) | Record::Call(_) => None,
         })
         .collect()
 }

@@ -1,6 +1,6 @@
 //! What holds after every step, compared with the model and with the session that the rows would give.
 
-use super::model::{Facts, Run, message_id};
+use super::model::{Facts, Run};
 use super::world::{POLICY, World, checkpoint_id, fence_of, place};
 use crate::core::caller::Caller;
 use crate::core::command::Due;
@@ -50,7 +50,7 @@ impl World {
             assert_eq!((row.status, row.error, row.attempts), (run.status, run.error, run.attempts));
             assert_eq!((place(row.start), row.end.map(place)), (run.start, run.end));
             assert_eq!((row.started, row.ended, row.lease_until), (run.started, run.ended, run.lease));
-            assert_eq!((row.message_index as usize, row.message_id.as_str()), (run.reply, &*message_id(run.reply)));
+            assert_eq!((row.message_index as usize, row.message_id.as_str()), (run.reply, &*run.message));
             assert_eq!(row.request_key.clone().zip(row.input_hash.clone()), run.key);
             assert!(!row.status.is_live() || at + 1 == rows.len(), "one live run at most");
         }
@@ -116,7 +116,7 @@ impl World {
         assert_eq!(body["status"], status);
         assert_eq!(body["latestTruncateCheckpointId"], serde_json::to_value(self.session.truncated()).unwrap());
         let resumed = body.get("resumeMessageId").map(|id| id.as_str().unwrap().to_owned());
-        assert_eq!(resumed, run.status.is_live().then(|| message_id(run.reply)));
+        assert_eq!(resumed, run.status.is_live().then(|| run.message.clone()));
         assert_eq!(body.get("errorDetail").is_some(), status == "failed");
     }
 

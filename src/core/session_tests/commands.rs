@@ -15,7 +15,7 @@ use crate::core::time::{Millis, UnixMillis};
 fn a_start_is_one_transaction_that_begins_with_the_session() {
     let mut session = Session::load(None, POLICY, false);
     let started = start(&mut session, "r1", &[chunk("run_started")]).unwrap();
-    assert_eq!((started.message_id.as_str(), started.start), ("msg_salt_1", at(0)));
+    assert_eq!((started.message_id.as_str(), started.start), ("msg_salt_1_1", at(0)));
     let [
         Write::Session(row),
         Write::Run(run),
@@ -46,7 +46,7 @@ fn the_first_terminal_wins_and_a_later_run_has_its_own_place() {
     assert_eq!(session.append(&fence, &[chunk("late")]), Err(WriteRefused::Ended));
     assert_eq!(session.run().unwrap().status, RunStatus::Interrupted);
     let second = start(&mut session, "r2", &[]).unwrap();
-    assert_eq!((second.message_id.as_str(), second.start), ("msg_salt_3", at(3)));
+    assert_eq!((second.message_id.as_str(), second.start), ("msg_salt_2_3", at(3)));
     assert_eq!(session.append(&fence, &[chunk("late")]), Err(WriteRefused::Superseded));
     let stale_epoch = Fence { epoch: 2, ..second.fence };
     assert_eq!(session.append(&stale_epoch, &[chunk("late")]), Err(WriteRefused::StaleEpoch(1)));
@@ -64,6 +64,7 @@ fn a_full_log_refuses_and_changes_nothing() {
         checkpoint: None,
         truncated: None,
         last_block: Some((block, 10)),
+        calls: Vec::new(),
     };
     let mut session = Session::load(Some(stored), POLICY, false);
     session.retain(NOW, &Kept { bytes: 10, runs: Vec::new() }, 0);

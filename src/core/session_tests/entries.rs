@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::model::{Beginning, message_id, quoted};
+use super::model::{Beginning, quoted};
 use super::producers::chunk;
 use super::world::{LEASE, World, checkpoint_id, fence_of, place};
 use crate::core::command::{Entry, Input, Keyed, RewindCause, Rewound, Start};
@@ -111,7 +111,7 @@ impl World {
         facts.start(beginning, &entry);
 
         let run = facts.runs.last().unwrap();
-        let message = MessageId::new(message_id(run.reply));
+        let message = MessageId::new(run.message.clone());
         let superseded = live.filter(|_| run.kind != EntryKind::ToolResult).map(|live| live.id);
         assert_eq!((&started.fence, &started.message_id), (&fence_of(run), &message));
         assert_eq!((place(started.start), &started.superseded), (head, &superseded));

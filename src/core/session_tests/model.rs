@@ -35,6 +35,8 @@ pub struct Run {
     pub key: Option<(String, String)>,
     /// Index of its message, and what that says before the run's own chunks.
     pub reply: usize,
+    /// The id of that message.
+    pub message: String,
     pub base: String,
     pub opening: usize,
     pub status: RunStatus,
@@ -164,6 +166,7 @@ impl Facts {
             kind: EntryKind::Send,
             key,
             reply: 0,
+            message: String::new(),
             base: String::new(),
             opening: opening.len(),
             status: RunStatus::Running,
@@ -187,7 +190,7 @@ impl Facts {
         match entry {
             Entry::Send { input, abandoned } => {
                 if let (Some(json), Some(live)) = (abandoned, live) {
-                    self.say(live.reply, "assistant", message_id(live.reply), &live.id, json.clone());
+                    self.say(live.reply, "assistant", live.message.clone(), &live.id, json.clone());
                 }
                 self.say(self.messages.len(), "user", input.id.to_string(), &run.id, input.json.clone());
                 self.point(CheckpointKind::Entry, head);
@@ -195,9 +198,10 @@ impl Facts {
             }
             Entry::Results { message } => {
                 run.kind = EntryKind::ToolResult;
-                run.reply = live.map(|live| live.reply).unwrap();
+                let live = live.unwrap();
+                (run.reply, run.message) = (live.reply, live.message);
                 run.base = serde_json::from_str(message).unwrap();
-                self.say(run.reply, "assistant", message_id(run.reply), &run.id, message.clone());
+                self.say(run.reply, "assistant", run.message.clone(), &run.id, message.clone());
                 self.point(CheckpointKind::Entry, head);
                 self.points.last_mut().unwrap().continues = true;
             }
@@ -213,7 +217,7 @@ impl Facts {
             }
             Entry::Push { inputs, abandoned, .. } => {
                 if let (Some(json), Some(live)) = (abandoned, live) {
-                    self.say(live.reply, "assistant", message_id(live.reply), &live.id, json.clone());
+                    self.say(live.reply, "assistant", live.message.clone(), &live.id, json.clone());
                 }
                 for (input, role) in inputs {
                     let role = if role == "user" { "user" } else { "assistant" };
@@ -222,6 +226,9 @@ impl Facts {
                 self.point(CheckpointKind::Entry, head);
                 run.reply = self.messages.len();
             }
+        }
+        if run.message.is_empty() {
+            run.message = message_id(self.runs.len() + 1, run.reply);
         }
         if state.is_some() {
             self.state.clone_from(&state);
@@ -255,7 +262,7 @@ impl Facts {
         }
         let run = self.runs.last().unwrap().clone();
         let cursor = committed.map(|(cursor, json)| {
-            self.say(run.reply, "assistant", message_id(run.reply), &run.id, json);
+            self.say(run.reply, "assistant", run.message.clone(), &run.id, json);
             self.messages.truncate(run.reply + 1);
             cursor
         });
@@ -337,9 +344,9 @@ impl Facts {
     }
 }
 
-/// The id that the session gives the message at an index.
-pub fn message_id(index: usize) -> String {
-    format!("msg_salt_{index}")
+/// The id that the session gives the reply at an index which the run of a turn begins.
+pub fn message_id(turn: usize, index: usize) -> String {
+    format!("msg_salt_{turn}_{index}")
 }
 
 /// `history[0]` is durable; what follows is each transaction that a crash may take back.

@@ -42,7 +42,7 @@ fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, Star
 fn pushed() -> (Double, Session, Fence) {
     let (storage, mut session) = (Double::new(), Session::load(None, POLICY, false));
     let started = begin(&mut session, "r1", brings(2, false, None)).unwrap();
-    assert_eq!((started.message_id.as_str(), started.start), ("msg_salt_2", at(0)));
+    assert_eq!((started.message_id.as_str(), started.start), ("msg_salt_1_2", at(0)));
     storage.apply(&started.effects.writes).unwrap();
     session.confirmed(started.effects.ticket);
     measure(&storage, &mut session);
@@ -61,7 +61,7 @@ fn append(storage: &Double, session: &mut Session, fence: &Fence, texts: &[&str]
 fn own(through: u64, ids: &[&str], state: Option<&str>) -> PushCommit {
     let message = |id: &&str| ((*id).to_owned(), "assistant".to_owned(), format!("\"{id}\""));
     let messages = ids.iter().map(message).collect();
-    PushCommit { through: at(through), messages, state: state.map(str::to_owned), step_count: 3 }
+    PushCommit { through: at(through), messages, state: state.map(str::to_owned), step_count: 3, calls: Vec::new() }
 }
 
 fn restarted(storage: &Double) -> Session {
@@ -81,7 +81,7 @@ fn chunks_and_operations_take_numbers_and_the_opening_takes_none() {
     assert_eq!((session.expected(&fence), session.log().head()), (Ok(0), at(2)));
     append(&storage, &mut session, &fence, &["0", "1"]);
     assert_eq!(session.expected(&fence), Ok(2));
-    let effects = session.commit(NOW, &fence, own(4, &["msg_salt_2"], None)).unwrap();
+    let effects = session.commit(NOW, &fence, own(4, &["msg_salt_1_2"], None)).unwrap();
     storage.apply(&effects.writes).unwrap();
     assert_eq!((session.expected(&fence), session.log().head(), effects.chunks), (Ok(3), at(4), 0));
     append(&storage, &mut session, &fence, &["3"]);
@@ -99,7 +99,7 @@ fn what_a_crash_takes_is_expected_again() {
         append(&storage, &mut session, &fence, &["0"]);
         storage.sync();
         append(&storage, &mut session, &fence, &["1"]);
-        storage.apply(&session.commit(NOW, &fence, own(4, &["msg_salt_2"], None)).unwrap().writes).unwrap();
+        storage.apply(&session.commit(NOW, &fence, own(4, &["msg_salt_1_2"], None)).unwrap().writes).unwrap();
         append(&storage, &mut session, &fence, &["3"]);
         storage.crash(kept);
         let session = restarted(&storage);
@@ -155,7 +155,7 @@ fn a_lease_of_its_own_that_a_reload_leaves_running() {
 fn a_commit_lies_between_the_last_one_and_the_head() {
     let (storage, mut session, fence) = pushed();
     append(&storage, &mut session, &fence, &["0", "1"]);
-    session.commit(NOW, &fence, own(3, &["msg_salt_2"], Some("[1]"))).unwrap();
+    session.commit(NOW, &fence, own(3, &["msg_salt_1_2"], Some("[1]"))).unwrap();
     let before = format!("{session:?}");
     for through in [2, 5] {
         let refused = session.commit(NOW, &fence, own(through, &["no"], None)).unwrap_err();
@@ -232,7 +232,7 @@ fn an_end_that_adds_nothing_leaves_the_producers_messages() {
             session.finish_pushed(NOW, &fence, Outcome::Completed, &last, (number, None))
         };
         storage.apply(&effects.unwrap().writes).unwrap();
-        let expected = if kept { ["u0", "u1", "a", "b"].as_slice() } else { &["u0", "u1", "msg_salt_2"] };
+        let expected = if kept { ["u0", "u1", "a", "b"].as_slice() } else { &["u0", "u1", "msg_salt_1_2"] };
         assert_eq!(ids(&storage, &session), expected);
         let rows = storage.counts().unwrap().into_iter().find(|(table, _)| table == "message");
         assert_eq!(rows.map(|(_, rows)| rows), Some(expected.len() as u64), "no row beyond the conversation");
@@ -251,17 +251,17 @@ fn an_ends_commit_may_bring_the_state() {
 #[test]
 fn answers_continue_a_paused_run_of_several_messages() {
     let (storage, mut session, fence) = pushed();
-    storage.apply(&session.commit(NOW, &fence, own(2, &["msg_salt_2", "b"], None)).unwrap().writes).unwrap();
+    storage.apply(&session.commit(NOW, &fence, own(2, &["msg_salt_1_2", "b"], None)).unwrap().writes).unwrap();
     let effects = session.finish_pushed(NOW, &fence, Outcome::Suspended, &[], (1, None)).unwrap();
     storage.apply(&effects.writes).unwrap();
     let next = begin(&mut session, "r2", Entry::Results { message: "\"answered\"".into() }).unwrap();
     storage.apply(&next.effects.writes).unwrap();
-    assert_eq!(ids(&storage, &session), ["u0", "u1", "msg_salt_2", "b"], "none of them goes");
-    assert_eq!((session.expected(&next.fence), next.message_id.as_str()), (Ok(0), "msg_salt_2"));
+    assert_eq!(ids(&storage, &session), ["u0", "u1", "msg_salt_1_2", "b"], "none of them goes");
+    assert_eq!((session.expected(&next.fence), next.message_id.as_str()), (Ok(0), "msg_salt_1_2"));
     let entry = session.checkpoint().unwrap().id.clone();
     assert_eq!(storage.rewind_point(&entry), Ok(None), "its last message will be overwritten");
-    storage.apply(&session.commit(NOW, &next.fence, own(4, &["msg_salt_2"], None)).unwrap().writes).unwrap();
-    assert_eq!(ids(&storage, &session), ["u0", "u1", "msg_salt_2"]);
+    storage.apply(&session.commit(NOW, &next.fence, own(4, &["msg_salt_1_2"], None)).unwrap().writes).unwrap();
+    assert_eq!(ids(&storage, &session), ["u0", "u1", "msg_salt_1_2"]);
 }
 
 #[test]

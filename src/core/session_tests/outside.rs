@@ -1,7 +1,7 @@
 //! The world's producers outside. Each run has one script, by its numbers, that every process which claims the run knows: one begins where
 //! another was killed, sends again what may be stored already, or too much at once. Several claim the same run.
 
-use super::model::{Deed, Facts, Item, Run, message_id, quoted};
+use super::model::{Deed, Facts, Item, Run, quoted};
 use super::producers::chunk;
 use super::pushed::{Committed, Ending};
 use super::world::{POLICY, World, fence_of, lease_of};
@@ -212,7 +212,7 @@ impl World {
         let through = i64::try_from(facts.chunks.len()).unwrap() - back;
         let through = usize::try_from(through).unwrap_or(0);
         let number = run.push.as_ref().unwrap().taken;
-        let name = |at: usize, text: &str| if at == 0 { message_id(run.reply) } else { format!("m{text}") };
+        let name = |at: usize, text: &str| if at == 0 { run.message.clone() } else { format!("m{text}") };
         let roles = ["assistant", "user", "system"];
         let messages: Vec<_> = messages
             .iter()
@@ -224,6 +224,7 @@ impl World {
             messages: messages.iter().map(|(id, role, json)| (id.clone(), (*role).to_owned(), json.clone())).collect(),
             state: state.cloned(),
             step_count: 1,
+            calls: Vec::new(),
         };
         let effects = self.session.commit(self.now, fence, commit);
         if !facts.is_place(through) {

@@ -1,6 +1,6 @@
 //! The naive model's part for producers outside: their numbers, their commits and how they end.
 
-use super::model::{Facts, message_id};
+use super::model::Facts;
 use crate::core::ids::RunId;
 use crate::core::run::Outcome;
 use crate::core::storage::CheckpointKind;
@@ -90,11 +90,11 @@ impl Facts {
         let own = self.lays_its_own(!ending.chunks.is_empty());
         self.take(&ending.chunks);
         let run = self.runs.last().unwrap();
-        let (id, reply) = (run.id.clone(), run.reply);
+        let (id, reply, message) = (run.id.clone(), run.reply, run.message.clone());
         self.hear(&id, &ending.closing);
         if let Some(state) = ending.fold.filter(|_| !own) {
             let json = self.reply();
-            self.say(reply, "assistant", message_id(reply), &id, json);
+            self.say(reply, "assistant", message, &id, json);
             self.messages.truncate(reply + 1);
             self.state = state.or(self.state.take());
         }

@@ -30,14 +30,14 @@ fn active_before_and_after_a_commit() {
         "latestTruncateCheckpointId": null,
         "checkpointId": "cp_salt_1",
         "stepCount": 0,
-        "resumeMessageId": "msg_salt_1",
+        "resumeMessageId": "msg_salt_1_1",
     });
     assert_eq!(snapshot(&storage, &session, false), before);
-    let message = r#"{"id":"msg_salt_1","role":"assistant"}"#;
+    let message = r#"{"id":"msg_salt_1_1","role":"assistant"}"#;
     let effects = session.append(&fence, &[chunk("a"), commit(message, 1), chunk("b")]).unwrap();
     storage.apply(&effects.writes).unwrap();
     let mut after = before;
-    after["messages"] = json!([{ "id": "u-r1" }, { "id": "msg_salt_1", "role": "assistant" }]);
+    after["messages"] = json!([{ "id": "u-r1" }, { "id": "msg_salt_1_1", "role": "assistant" }]);
     after["streamSequence"] = json!(2);
     after["reconnect"] = json!("/api/chat/s1/stream?since=2");
     after["checkpointId"] = json!("cp_salt_2");
@@ -95,12 +95,12 @@ fn ended_and_failed() {
         (Outcome::Failed(Code::ProviderAuth), "failed", Some(Code::ProviderAuth)),
     ] {
         let (storage, mut session, fence) = started();
-        let message = r#"{"id":"msg_salt_1"}"#;
+        let message = r#"{"id":"msg_salt_1_1"}"#;
         let effects = session.finish(NOW, &fence, outcome, &[chunk("a"), commit(message, 1), chunk("end")]).unwrap();
         storage.apply(&effects.writes).unwrap();
         let mut expected = json!({
             "sessionId": "s1",
-            "messages": [{ "id": "u-r1" }, { "id": "msg_salt_1" }],
+            "messages": [{ "id": "u-r1" }, { "id": "msg_salt_1_1" }],
             "streamSequence": 3,
             "reconnect": "/api/chat/s1/stream?since=3",
             "state": null,
@@ -129,7 +129,8 @@ fn error_detail_has_no_free_text() {
 fn stored(run: Option<RunStatus>, stream: StreamStatus) -> Session {
     let (_, session, _) = started();
     let run = run.and_then(|status| session.run().cloned().map(|run| crate::core::storage::RunRow { status, ..run }));
-    let stored = Stored { session: row(stream), run, checkpoint: None, truncated: None, last_block: None };
+    let stored =
+        Stored { session: row(stream), run, checkpoint: None, truncated: None, last_block: None, calls: Vec::new() };
     Session::load(Some(stored), POLICY, true)
 }
 
@@ -172,6 +173,7 @@ fn state_and_the_latest_rewind_are_told() {
         truncated: Some(CheckpointId::new("cp_salt_7")),
         checkpoint: Some(checkpoint),
         last_block: None,
+        calls: Vec::new(),
     };
     let session = Session::load(Some(stored), POLICY, false);
     let body = snapshot::read(&session, &me(), "s1").unwrap().with_messages(&[], false).unwrap();

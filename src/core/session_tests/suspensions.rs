@@ -85,7 +85,7 @@ fn answers_are_for_a_paused_run_and_stand_behind_its_end() {
 fn the_last_answers_continue_the_message_in_another_run() {
     let (storage, mut session, fence) = suspended(true);
     let next = begin(&mut session, "r2", Entry::Results { message: "\"answered\"".into() }).unwrap();
-    assert_eq!((next.message_id.as_str(), next.start, next.superseded), ("msg_salt_1", at(2), None));
+    assert_eq!((next.message_id.as_str(), next.start, next.superseded), ("msg_salt_1_1", at(2), None));
     let [Write::Session(_), Write::Run(before), Write::Run(run), Write::Message(message), Write::Checkpoint(entry)] =
         &next.effects.writes[..]
     else {
@@ -107,10 +107,10 @@ fn a_message_that_is_abandoned_keeps_its_place_though_it_was_never_committed() {
         let (storage, mut session, _) = suspended(commits);
         let next = begin(&mut session, "r2", abandoning("u2")).unwrap();
         storage.apply(&next.effects.writes).unwrap();
-        assert_eq!((session.message_count(), next.message_id.as_str()), (3, "msg_salt_3"));
+        assert_eq!((session.message_count(), next.message_id.as_str()), (3, "msg_salt_2_3"));
         assert_eq!(next.superseded, Some(RunId::new("r1")));
         let ids: Vec<_> = storage.places(3).unwrap().into_iter().map(|place| place.id.to_string()).collect();
-        assert_eq!(ids, ["u-r1", "msg_salt_1", "u2"]);
+        assert_eq!(ids, ["u-r1", "msg_salt_1_1", "u2"]);
     }
 }
 
@@ -151,7 +151,7 @@ fn a_rewind_with_a_message_is_two_checkpoints_in_one_transaction() {
     let input = Input { id: MessageId::new("edited"), json: "\"edited\"".into() };
     let entry = Entry::Rewind { keep: 0, input: Some(input), cause: RewindCause::Rollback };
     let next = begin(&mut session, "r2", entry).unwrap();
-    assert_eq!((next.message_id.as_str(), next.superseded), ("msg_salt_1", Some(RunId::new("r1"))));
+    assert_eq!((next.message_id.as_str(), next.superseded), ("msg_salt_2_1", Some(RunId::new("r1"))));
     let checkpoint = |write: &Write| match write {
         Write::Checkpoint(row) => Some((row.ordinal, row.kind, row.message_count, row.sequence)),
         _ => None,

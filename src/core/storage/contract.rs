@@ -29,6 +29,8 @@ pub enum Operation {
     Places(u32),
     /// [`Storage::run`].
     Run(RunId),
+    /// [`Storage::run_at`].
+    RunAt(u32),
     /// [`Storage::run_of_key`].
     RunOfKey(RequestKey),
     /// [`Storage::rewind_point`].
@@ -56,6 +58,7 @@ pub fn perform(storage: &dyn Storage, operation: &Operation) -> Value {
         Operation::MessageAt(index) => outcome(storage.message_at(*index)),
         Operation::Places(count) => outcome(storage.places(*count)),
         Operation::Run(id) => outcome(storage.run(id)),
+        Operation::RunAt(turn) => outcome(storage.run_at(*turn)),
         Operation::RunOfKey(key) => outcome(storage.run_of_key(key)),
         Operation::RewindPoint(id) => outcome(storage.rewind_point(id)),
         Operation::Kept(floor) => outcome(storage.kept(*floor)),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::cells::untag;
 use super::contract::Operation;
-use super::{BlockRow, CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
+use super::{BlockRow, CallRow, CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
 use crate::core::error::Code;
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
 use crate::core::run::{EntryKind, RunStatus, Vocabulary};
@@ -107,6 +107,7 @@ read_rows! {
     BlockRow { key, last, run, attempt, bytes }
     MessageRow { index, id, role, run, json }
     CheckpointRow { ordinal, id, kind, message_count, sequence, step_count, state, run }
+    CallRow { id, own, turn }
 }
 
 /// A case of an enum: its name, and what it holds.
@@ -133,6 +134,7 @@ impl Read for Write {
             "Message" => Self::Message(Read::read(held)?),
             "TruncateMessages" => Self::TruncateMessages(Read::read(held)?),
             "Checkpoint" => Self::Checkpoint(Read::read(held)?),
+            "Call" => Self::Call(Read::read(held)?),
             "DropAll" => Self::DropAll,
             _ => return None,
         })
@@ -155,6 +157,7 @@ impl Read for Operation {
             "messageAt" => Self::MessageAt(Read::read(held)?),
             "places" => Self::Places(Read::read(held)?),
             "run" => Self::Run(Read::read(held)?),
+            "runAt" => Self::RunAt(Read::read(held)?),
             "runOfKey" => Self::RunOfKey(Read::read(held)?),
             "rewindPoint" => Self::RewindPoint(Read::read(held)?),
             "kept" => Self::Kept(Read::read(held)?),

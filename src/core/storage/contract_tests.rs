@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::contract::{Operation, perform};
 use super::double::Double;
 use super::native::Native;
-use super::rows::{BlockRow, CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
+use super::rows::{BlockRow, CallRow, CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::error::Code;
@@ -237,6 +237,10 @@ fn writes() -> impl Strategy<Value = Write> {
                 write => write,
             }
         }),
+        2 => (0_u32..3, 0_u32..4).prop_map(|(id, turn)| {
+            let own = (id > 0).then(|| "c".to_owned());
+            Write::Call(CallRow { id: format!("c_{id}"), own, turn })
+        }),
         1 => Just(Write::DropAll),
     ]
 }
@@ -253,6 +257,7 @@ fn operations() -> impl Strategy<Value = Operation> {
         1 => (0_u32..3).prop_map(|key| Operation::RunOfKey(RequestKey::parse(&format!("key{key}")).unwrap())),
         2 => (1_u32..9).prop_map(|ordinal| Operation::RewindPoint(CheckpointId::new(format!("cp{ordinal}")))),
         1 => (0_u32..5).prop_map(|id| Operation::Run(RunId::new(format!("r{id}")))),
+        1 => (0_u32..5).prop_map(Operation::RunAt),
         2 => (0_u64..9).prop_map(|floor| Operation::Kept(Cursor::new(floor).unwrap())),
         1 => Just(Operation::Counts),
     ]

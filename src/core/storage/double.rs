@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::rows::{
-    Block, BlockRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write,
+    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored,
+    Write,
 };
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS, first_of};
@@ -29,6 +30,7 @@ struct Tables {
     blocks: BTreeMap<u64, BlockRow>,
     messages: BTreeMap<u32, MessageRow>,
     checkpoints: BTreeMap<u32, CheckpointRow>,
+    calls: Vec<CallRow>,
 }
 
 /// In-memory [`Storage`]. `history[0]` is what is durable; each applied transaction adds a state that a crash may lose.
@@ -66,6 +68,11 @@ impl Double {
     /// The rows of all runs.
     pub fn runs(&self) -> Vec<RunRow> {
         self.tables().runs.values().cloned().collect()
+    }
+
+    /// The rows of all calls.
+    pub fn calls(&self) -> Vec<CallRow> {
+        self.tables().calls.clone()
     }
 
     /// The rows of all checkpoints.
@@ -116,6 +123,7 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
                 return Err(StorageError::Failed("duplicate key".into()));
             }
         }
+        Write::Call(row) => tables.calls.push(row.clone()),
         Write::DropAll => *tables = Tables::default(),
     }
     Ok(())
@@ -134,6 +142,7 @@ impl Storage for Double {
                     BlockRow { bytes: Vec::new(), run: block.run.clone(), attempt: block.attempt.clone(), ..*block };
                 (row, block.bytes.len())
             }),
+            calls: tables.calls.clone(),
         }))
     }
 
@@ -196,6 +205,10 @@ impl Storage for Double {
         Ok(self.tables().runs.values().find(|row| row.id == *id).cloned())
     }
 
+    fn run_at(&self, turn: u32) -> Result<Option<RunRow>, StorageError> {
+        Ok(self.tables().runs.get(&turn).cloned())
+    }
+
     fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError> {
         Ok(self.tables().runs.values().rfind(|row| row.request_key.as_deref() == Some(key.as_str())).cloned())
     }
@@ -246,6 +259,7 @@ impl Storage for Double {
             ("chunk_block", tables.blocks.len()),
             ("message", tables.messages.len()),
             ("checkpoint", tables.checkpoints.len()),
+            ("call", tables.calls.len()),
         ]
         .map(|(name, rows)| (name.to_owned(), rows as u64))
         .to_vec())

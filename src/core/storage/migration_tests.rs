@@ -1,7 +1,7 @@
 //! A session that an older build has stored, on native SQLite: read as it lies there, migrated by its first write.
 
 use super::native::Native;
-use super::rows::{Pushed, RunRow, Write};
+use super::rows::{CallRow, Pushed, RunRow, Write};
 use super::sql::{Sql, SqlStorage};
 use super::{Storage, StorageError};
 use crate::core::block::PARTS;
@@ -28,6 +28,9 @@ const VERSION_1: [&str; 10] = [
     "INSERT INTO message VALUES (0, 'u1', 'user', 'r1', '\"hello\"')",
     "INSERT INTO checkpoint VALUES (1024, 'cp_salt_1', 'entry', 1, 0, 0, 'r1', NULL)",
 ];
+
+/// The version that this build writes.
+const VERSION: u64 = 4;
 
 fn stored_by_version_1() -> SqlStorage<Native> {
     let storage = Native::open();
@@ -86,7 +89,7 @@ fn its_first_write_migrates_it() {
         if restarts {
             storage = Native::reopen(&storage);
         }
-        assert_eq!((schema(&storage), all(&storage)), ((21, 3), before.clone()));
+        assert_eq!((schema(&storage), all(&storage)), ((21, VERSION), before.clone()));
         assert_eq!(storage.blocks(Cursor::START, 99).unwrap()[0].bytes, b"abc");
         let extend = Write::ExtendBlock { key: PARTS, last: Sequence::new(4).unwrap(), bytes: b"d".to_vec() };
         assert_eq!(storage.apply(&[extend]), Ok(1), "once");
@@ -106,7 +109,26 @@ fn a_first_write_that_fails_leaves_it_as_it_was() {
     assert_eq!(storage.apply(&[extend(), missing]), Err(StorageError::Corrupt("the open block is gone")));
     assert_eq!((schema(&storage), all(&storage)), ((19, 1), before.clone()));
     storage.apply(&[extend()]).unwrap();
-    assert_eq!((schema(&storage), all(&storage)), ((21, 3), before));
+    assert_eq!((schema(&storage), all(&storage)), ((21, VERSION), before));
+}
+
+#[test]
+fn the_calls_in_its_messages_have_taken_their_ids() {
+    let storage = stored_by_version_1();
+    for statement in [
+        r#"INSERT INTO message VALUES (1024, 'a1', 'assistant', 'r1', '{"parts": [{"type": "step-start"}, {"toolCallId": "c"}, 7, {"toolCallId": 7}, {"toolCallId": "d"}]}')"#,
+        r#"INSERT INTO message VALUES (2048, 'a2', 'assistant', 'gone', '{"parts": [{"toolCallId": "c"}]}')"#,
+        r#"INSERT INTO message VALUES (3072, 'a3', 'assistant', 'r1', 'no JSON')"#,
+        r#"INSERT INTO message VALUES (4096, 'a4', 'assistant', 'r1', '{"parts": {"toolCallId": "e"}}')"#,
+    ] {
+        storage.connection().run(statement, &[], &mut |_| Ok(())).unwrap();
+    }
+    let call = |id: &str, turn: u32| CallRow { id: id.into(), own: None, turn };
+    let calls = [call("c", 1), call("d", 1), call("c", 0)];
+    assert_eq!(storage.load().unwrap().unwrap().calls, calls, "before the first write");
+    storage.apply(&[extend(), Write::Call(CallRow { own: Some("c".into()), ..call("c_2", 2) })]).unwrap();
+    let after = Native::reopen(&storage).load().unwrap().unwrap().calls;
+    assert_eq!((&after[..3], after[3].own.as_deref()), (&calls[..], Some("c")));
 }
 
 #[test]

@@ -22,7 +22,8 @@ pub mod rows;
 pub mod sql;
 
 pub use rows::{
-    Block, BlockRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, Pushed, RunRow, SessionRow, Stored, Write,
+    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, Pushed, RunRow, SessionRow,
+    Stored, Write,
 };
 
 use super::ids::{CheckpointId, Cursor, RequestKey, RunId};
@@ -93,6 +94,12 @@ pub trait Storage {
     /// # Errors
     /// [`StorageError`].
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError>;
+
+    /// The run of this turn.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn run_at(&self, turn: u32) -> Result<Option<RunRow>, StorageError>;
 
     /// The run that was started with this request key, the latest if there are several (`spec/helix.md` 5.8).
     ///

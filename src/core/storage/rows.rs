@@ -149,6 +149,17 @@ pub struct MessagePlace {
     pub role: String,
 }
 
+/// A row of table `call`: a name that a tool call has taken. Their order is that in which the calls began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CallRow {
+    /// The name.
+    pub id: String,
+    /// The producer's own id, when it is another.
+    pub own: Option<String>,
+    /// The turn of the run that began the call.
+    pub turn: u32,
+}
+
 /// What a checkpoint stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -197,6 +208,8 @@ pub struct Stored {
     pub truncated: Option<CheckpointId>,
     /// The last block without its bytes, and their number.
     pub last_block: Option<(BlockRow, usize)>,
+    /// Every call, in the order in which they began.
+    pub calls: Vec<CallRow>,
 }
 
 /// One change. A list of them is applied whole or not at all.
@@ -225,6 +238,8 @@ pub enum Write {
     TruncateMessages(u32),
     /// Inserts a checkpoint.
     Checkpoint(CheckpointRow),
+    /// Inserts a call behind those that are there.
+    Call(CallRow),
     /// Removes every table.
     DropAll,
 }

@@ -11,7 +11,7 @@ mod writes;
 
 use std::cell::Cell;
 
-use schema::{MIGRATIONS, TABLES};
+use schema::{CALLS_SINCE, MIGRATIONS, TABLES};
 
 use super::cells::{Cells, Param, cursor, integer, read_block, read_run, text, untag};
 use super::rows::{Block, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write};
@@ -208,7 +208,14 @@ impl<S: Sql> Storage for SqlStorage<S> {
             self.one("SELECT id FROM checkpoint WHERE kind = 'truncate' ORDER BY key DESC LIMIT 1", &[], |row| {
                 Ok(CheckpointId::new(text(row, 0)?))
             })?;
-        Ok(Some(Stored { session, run, checkpoint: self.latest_checkpoint()?, truncated, last_block }))
+        Ok(Some(Stored {
+            session,
+            run,
+            checkpoint: self.latest_checkpoint()?,
+            truncated,
+            last_block,
+            calls: self.calls()?,
+        }))
     }
 
     fn apply(&self, writes: &[Write]) -> Result<u64, StorageError> {
@@ -308,6 +315,13 @@ impl<S: Sql> Storage for SqlStorage<S> {
         self.one_run(select_run!("WHERE id = ?1 ORDER BY turn LIMIT 1"), &[Param::Text(id.as_str())])
     }
 
+    fn run_at(&self, turn: u32) -> Result<Option<RunRow>, StorageError> {
+        if self.version()? == 0 {
+            return Ok(None);
+        }
+        self.one_run(select_run!("WHERE turn = ?1"), &[Param::Integer(u64::from(turn))])
+    }
+
     fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError> {
         if self.version()? == 0 {
             return Ok(None);
@@ -342,11 +356,13 @@ impl<S: Sql> Storage for SqlStorage<S> {
     }
 
     fn counts(&self) -> Result<Vec<(String, u64)>, StorageError> {
-        if self.version()? == 0 {
+        let version = self.version()?;
+        if version == 0 {
             return Ok(Vec::new());
         }
         TABLES
             .iter()
+            .filter(|(name, _, _)| *name != "call" || version >= CALLS_SINCE)
             .map(|(name, count, _)| {
                 let rows = self.one(count, &[], |row| integer(row, 0))?.unwrap_or(0);
                 Ok(((*name).to_owned(), rows))

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::projector::{Projector, apply};
+use crate::core::call_ids::CallIds;
 use crate::core::chunk::{CONTINUES, Chunk};
 use crate::core::ids::{Cursor, MessageId, RunId, Sequence};
 use crate::core::run::Vocabulary;
@@ -230,6 +231,7 @@ proptest! {
         let (run, message_id, at) = (RunId::new("r"), MessageId::new("m"), Cursor::START);
         let opened = Opened {
             vocabulary: Vocabulary::Helix, run: run.clone(), message_id, base: continues.then(seed), state: None, at,
+            calls: CallIds::default(),
         };
         let mut admission = Admission::new(opened.clone());
         let mut log = vec![chunk(json!({"type": "run_started", "runId": "r"})), chunk(json!({"type": "start", "messageId": "m", "runId": "r"}))];

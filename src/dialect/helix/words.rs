@@ -61,6 +61,15 @@ impl Word {
     }
 }
 
+/// Whether a chunk begins its call, or says it once more. An approval's request may be a call's first word, too.
+pub fn begins_call(chunk: &Chunk) -> bool {
+    match Word::of(chunk.kind()) {
+        Some(Word::InputStart | Word::ToolStart) => true,
+        Some(Word::ApprovalRequest) => chunk.text("toolName").is_some(),
+        _ => false,
+    }
+}
+
 /// The type of a chunk that patches the session's state.
 pub const STATE_PATCH: &str = "state_patch";
 

@@ -6,6 +6,9 @@
 //! | `helix` | an object with a string `type` | as it came, with the run's id | its projection (`helix::projector`) |
 //! | `opaque` | any JSON | an object with a string `type` as it came, all else as `{type: "opaque", value}` | nothing |
 //!
+//! A call's id is the producer's own in what it says, and the session's name of the call in the log (`core::call_ids`): where the id was
+//! another call's before, they differ. An input that says a call of an earlier step once more becomes [`PRODUCER_INPUT`] in `ui`.
+//!
 //! In `ui` some chunks change: the run has its `start` already, so that a pushed one becomes `message-metadata`, or without metadata
 //! [`PRODUCER_START`], which chat leaves out (as it does [`PRODUCER_RESET`], a `reset-step` with nothing to take back); an approval gets the id `runId::toolCallId` (the producer's own stays beside it, and is
 //! understood); what answers a call of the continued message is marked as such. `error` and `abort` are not chunks here: a run fails by
@@ -14,6 +17,7 @@
 //! [`Admission`] is a run's state between two chunks. Several chunks hold together or not at all: admit them on a clone, and keep the clone
 //! when they are stored. After a restart it is read again from the log ([`Admission::replay`]).
 
+mod calls;
 mod helix;
 mod ui;
 
@@ -21,8 +25,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use calls::Named;
+
 use super::helix_marks::Marks;
 use super::reason::{NotWhole, Reason, Refused};
+use crate::core::call_ids::{CallIds, CallName};
 use crate::core::chunk::{Chunk, STAMP_KEYS, is_too_deep};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId, Sequence};
 use crate::core::record::Record;
@@ -41,6 +48,9 @@ pub const PRODUCER_RESET: &str = "producer_reset_step";
 /// Type of a chunk that holds a pushed value which is no chunk.
 pub const OPAQUE: &str = "opaque";
 
+/// Type of a chunk that stands for a pushed input of a call which the message holds, and which its client need not read again.
+pub const PRODUCER_INPUT: &str = "producer_tool_input";
+
 /// The key under which an approval request keeps the id that its producer gave it.
 const PRODUCER_APPROVAL: &str = "producerApprovalId";
 
@@ -54,11 +64,15 @@ pub struct Admitted {
     pub chunk: Chunk,
     /// The attempt and step of the stamp.
     pub attempt: Option<(AttemptId, u32)>,
+    /// The name that a call gets which the chunk begins.
+    pub name: Option<CallName>,
 }
 
-impl From<Admitted> for Record {
-    fn from(Admitted { chunk, attempt }: Admitted) -> Self {
-        Self::Chunk { chunk, attempt }
+impl Admitted {
+    /// What is written for it.
+    pub fn records(self) -> impl Iterator<Item = Record> {
+        let Self { chunk, attempt, name } = self;
+        name.map(Record::Call).into_iter().chain([Record::Chunk { chunk, attempt }])
     }
 }
 
@@ -90,6 +104,8 @@ pub struct Opened {
     pub state: Option<Value>,
     /// Cursor before the first chunk to come.
     pub at: Cursor,
+    /// The names that the session's calls have taken.
+    pub calls: CallIds,
 }
 
 #[derive(Clone, Debug)]
@@ -115,6 +131,7 @@ pub struct Admission {
     step_from: Option<usize>,
     steps: u32,
     finished: bool,
+    calls: CallIds,
     /// The producer's ids of approvals, and the log's.
     approvals: BTreeMap<String, String>,
     done: Option<Folded>,
@@ -123,7 +140,7 @@ pub struct Admission {
 impl Admission {
     /// A run before its first chunk.
     pub fn new(opened: Opened) -> Self {
-        let Opened { vocabulary, run, message_id, base, state, at } = opened;
+        let Opened { vocabulary, run, message_id, base, state, at, calls } = opened;
         let continues = base.is_some();
         let fold = base.map_or_else(|| Fold::new(&message_id), Fold::continuing);
         let language = match vocabulary {
@@ -148,6 +165,7 @@ impl Admission {
             step_from: None,
             steps: 0,
             finished: false,
+            calls,
             approvals: BTreeMap::new(),
             done: None,
         }
@@ -161,13 +179,26 @@ impl Admission {
         if is_too_deep(&value) {
             return Err(Reason::TooDeep);
         }
+        if matches!(self.language, Language::Opaque) {
+            let sequence = self.at.next().map_err(|_| Reason::Full)?;
+            self.at = sequence.cursor();
+            return Ok(Admitted { chunk: opaque(value), attempt: None, name: None });
+        }
+        let named = self.named(Chunk::parse(value).map_err(|_| Reason::NotAChunk)?)?;
+        let name = named.name.clone();
+        let admitted = self.admit_named(named)?;
+        if let Some(name) = &name {
+            self.calls.take(name.clone());
+        }
+        Ok(Admitted { name, ..admitted })
+    }
+
+    /// Takes a chunk whose call has its name.
+    fn admit_named(&mut self, named: Named) -> Result<Admitted, Reason> {
         let sequence = self.at.next().map_err(|_| Reason::Full)?;
         let admitted = match self.language {
-            Language::Ui => self.admit_ui(Chunk::parse(value).map_err(|_| Reason::NotAChunk)?, sequence)?,
-            Language::Helix { .. } => {
-                self.admit_helix(Chunk::parse(value).map_err(|_| Reason::NotAChunk)?, sequence)?
-            }
-            Language::Opaque => Admitted { chunk: opaque(value), attempt: None },
+            Language::Helix { .. } => self.admit_helix(named.chunk, sequence)?,
+            _ => self.admit_ui(named, sequence)?,
         };
         self.at = sequence.cursor();
         Ok(admitted)
@@ -179,11 +210,10 @@ impl Admission {
     /// [`Refused`] names the first that was refused.
     pub fn admit_all(&self, values: impl IntoIterator<Item = Value>) -> Result<(Self, Vec<Record>), Refused> {
         let mut next = self.clone();
-        let records = values
-            .into_iter()
-            .enumerate()
-            .map(|(index, value)| next.admit(value).map(Record::from).map_err(|reason| Refused { index, reason }));
-        let records = records.collect::<Result<_, _>>()?;
+        let mut records = Vec::new();
+        for (index, value) in values.into_iter().enumerate() {
+            records.extend(next.admit(value).map_err(|reason| Refused { index, reason })?.records());
+        }
         Ok((next, records))
     }
 
@@ -232,10 +262,10 @@ impl Admission {
         self.state = state;
     }
 
-    /// Calls that wait for a result or an approval.
+    /// Calls that wait for a result or an approval, as their producer calls them.
     pub fn pending_calls(&self) -> Vec<String> {
         let open = self.fold.calls().filter(|call| !call.is_settled() && call.state() != "input-streaming");
-        open.map(|call| call.id().to_owned()).collect()
+        open.map(|call| self.calls.own_of(call.id()).to_owned()).collect()
     }
 
     /// What a commit without `throughSequence` covers: all, when no step is open and nothing is half said; else up to the end of the last
@@ -308,7 +338,8 @@ impl Admission {
             }));
             closing.extend(self.step_from.map(|_| json!({"type": "finish-step"})));
         }
-        closing.into_iter().filter_map(|value| self.admit(value).ok()).collect()
+        let closing = closing.into_iter().filter_map(|value| Chunk::parse(value).ok());
+        closing.filter_map(|chunk| self.admit_named(Named::known(chunk)).ok()).collect()
     }
 
     /// What the run's last commit writes, after [`Admission::close`]: the message as far as it came.

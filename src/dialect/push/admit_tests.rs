@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use super::admit::*;
 use super::numbers::ProducerSeq;
 use super::reason::{NotWhole, Reason};
+use crate::core::call_ids::CallIds;
+use crate::core::chunk::CONTINUES;
 use crate::core::chunk::Chunk;
 use crate::core::ids::{Cursor, MessageId, RunId, Sequence};
 use crate::core::record::Record;
@@ -18,7 +20,15 @@ use crate::dialect::ui::vocabulary::Floor;
 
 fn opened(vocabulary: Vocabulary, base: Option<Value>) -> Opened {
     let at = Cursor::new(2).unwrap();
-    Opened { vocabulary, run: RunId::new("r"), message_id: MessageId::new("m"), base, state: None, at }
+    Opened {
+        vocabulary,
+        run: RunId::new("r"),
+        message_id: MessageId::new("m"),
+        base,
+        state: None,
+        at,
+        calls: CallIds::default(),
+    }
 }
 
 fn ui() -> Admission {
@@ -31,10 +41,11 @@ fn numbered(chunks: &[Chunk]) -> impl Iterator<Item = (Sequence, &Chunk)> {
 
 fn stored(records: &[Record]) -> Vec<Chunk> {
     let chunk = |record: &Record| match record {
-        Record::Chunk { chunk, attempt } => stamp(chunk, attempt.as_ref()),
+        Record::Chunk { chunk, attempt } => Some(stamp(chunk, attempt.as_ref())),
+        Record::Call(_) => None,
         Record::Commit(_) => panic!("no commit is pushed"),
     };
-    records.iter().map(chunk).collect()
+    records.iter().filter_map(chunk).collect()
 }
 
 fn admit(admission: &mut Admission, value: Value) -> Chunk {
@@ -114,8 +125,6 @@ fn refusals_say_what_to_change() {
     assert_eq!(admission.admit(json!({"type": "finish-step"})), Err(Reason::NoStep));
     admit(&mut admission, json!({"type": "start-step"}));
     admit(&mut admission, json!({"type": "reset-step"}));
-    let again = json!({"type": "tool-input-start", "toolCallId": "c", "toolName": "x"});
-    assert_eq!(admission.admit(again), Err(Reason::CallTaken("c".into())));
     admit(&mut admission, json!({"type": "tool-input-start", "toolCallId": "e", "toolName": "x", "dynamic": true}));
     let other = json!({"type": "tool-input-available", "toolCallId": "e", "toolName": "x", "input": 1});
     assert_eq!(admission.admit(other).unwrap_err().to_string(), "the call e has begun as one of the dynamic tool x");
@@ -126,6 +135,90 @@ fn refusals_say_what_to_change() {
         deep = json!([deep]);
     }
     assert_eq!(ui().admit(json!({"type": "data-x", "data": deep})), Err(Reason::TooDeep));
+}
+
+/// The id of each chunk's call, as it is stored.
+fn names(admission: &mut Admission, values: impl IntoIterator<Item = Value>) -> Vec<String> {
+    values.into_iter().map(|value| admit(admission, value).text("toolCallId").unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_repeated_id_is_another_call_and_its_answers_follow() {
+    let said = |kind: &str| json!({"type": kind, "toolCallId": "c", "toolName": "x", "input": 1, "output": 2});
+    let call = || [said("tool-input-start"), said("tool-input-available"), said("tool-output-available")];
+    let mut admission = ui();
+    let mut of_step = |expected: &str| {
+        admit(&mut admission, json!({"type": "start-step"}));
+        assert_eq!(names(&mut admission, call()), [expected; 3]);
+        assert!(admission.admit(said("tool-input-available")).is_err(), "not once more in its step");
+        admit(&mut admission, json!({"type": "finish-step"}));
+    };
+    ["c", "c_2"].into_iter().for_each(&mut of_step);
+    let mut calls = CallIds::default();
+    calls.begin_run(1);
+    calls.name("c");
+    calls.begin_run(2);
+    let mut later = Admission::new(Opened { calls: calls.clone(), ..opened(Vocabulary::Ui, None) });
+    assert_eq!(names(&mut later, call()[..2].to_vec()), ["c_2"; 2], "an earlier run's id is taken, without a step too");
+    assert_eq!(later.pending_calls(), ["c"], "the producer knows its own");
+    let ask = json!({"type": "tool-approval-request", "toolCallId": "c", "approvalId": "c"});
+    assert_eq!(admit(&mut later, ask).text("approvalId"), Some("r::c_2"));
+    assert_eq!(names(&mut later, [said("tool-output-available")]), ["c_2"]);
+
+    let helix = |kind: &str| json!({"type": kind, "toolCallId": "c", "toolName": "x", "arguments": 1, "result": 2});
+    let call = || ["tool_arg_stream_start", "tool_start", "tool_end"].map(helix);
+    let mut later = Admission::new(Opened { calls, ..opened(Vocabulary::Helix, None) });
+    for expected in ["c_2", "c_3"] {
+        admit(&mut later, json!({"type": "step_start"}));
+        assert_eq!(names(&mut later, call()), [expected; 3]);
+        assert_eq!(names(&mut later, [helix("tool_start")]), [expected], "said once more");
+        admit(&mut later, json!({"type": "step_committed"}));
+    }
+    let message = later.last().unwrap().message.unwrap();
+    let calls: Vec<_> = message["parts"].as_array().unwrap().iter().filter_map(|part| part.get("toolCallId")).collect();
+    assert_eq!(calls, ["c_2", "c_3"]);
+}
+
+#[test]
+fn a_call_of_an_attempt_that_is_tried_again_is_another() {
+    let mut admission = Admission::new(opened(Vocabulary::Helix, None));
+    let start = json!({"type": "tool_start", "toolCallId": "c", "toolName": "x", "arguments": 1});
+    for expected in ["c", "c_2"] {
+        admit(&mut admission, json!({"type": "step_start", "step": 1}));
+        assert_eq!(names(&mut admission, [start.clone()]), [expected]);
+    }
+    let end = json!({"type": "tool_end", "toolCallId": "c", "toolName": "x", "result": 2});
+    assert_eq!(names(&mut admission, [end]), ["c_2"]);
+}
+
+#[test]
+fn a_granted_call_that_is_said_again_is_that_call() {
+    let part = json!({"type": "tool-x", "toolCallId": "c", "state": "approval-responded", "input": 1,
+        "approval": {"id": "r0::c", "approved": true}});
+    let base = json!({"id": "m", "role": "assistant", "parts": [{"type": "step-start"}, part]});
+    let said = |kind: &str| json!({"type": kind, "toolCallId": "c", "toolName": "x", "input": 1, "inputTextDelta": "1", "output": 2});
+    for opens_a_step in [false, true] {
+        let mut calls = CallIds::default();
+        calls.begin_run(1);
+        calls.name("c");
+        calls.begin_run(2);
+        let mut admission = Admission::new(Opened { calls, ..opened(Vocabulary::Ui, Some(base.clone())) });
+        if opens_a_step {
+            admit(&mut admission, json!({"type": "start-step"}));
+        }
+        for kind in ["tool-input-start", "tool-input-delta", "tool-input-available"] {
+            let stored = admit(&mut admission, said(kind));
+            assert_eq!(
+                (stored.kind(), stored.text("toolCallId"), stored.text("said")),
+                (PRODUCER_INPUT, Some("c"), Some(kind))
+            );
+        }
+        let output = admit(&mut admission, said("tool-output-available"));
+        assert_eq!((output.text("toolCallId"), output.text(CONTINUES)), (Some("c"), Some("x")));
+        let parts = admission.here().unwrap().message.unwrap()["parts"].clone();
+        let calls: Vec<_> = parts.as_array().unwrap().iter().filter(|part| part.get("toolCallId").is_some()).collect();
+        assert_eq!((calls.len(), &calls[0]["state"]), (1, &json!("output-available")));
+    }
 }
 
 #[test]
@@ -291,11 +384,14 @@ proptest! {
     ) {
         let base = continues.then(seed);
         let mut admission = Admission::new(opened(Vocabulary::Ui, base.clone()));
-        let mut log = Vec::new();
+        let (mut log, mut calls) = (Vec::new(), CallIds::default());
         for value in values {
             let before = format!("{admission:?}");
             match admission.admit(value) {
-                Ok(Admitted { chunk, attempt }) => log.push(stamp(&chunk, attempt.as_ref())),
+                Ok(Admitted { chunk, attempt, name }) => {
+                    name.into_iter().for_each(|name| calls.take(name));
+                    log.push(stamp(&chunk, attempt.as_ref()));
+                }
                 Err(_) => prop_assert_eq!(before, format!("{admission:?}")),
             }
             prop_assert_eq!(admission.at().get(), log.len() as u64 + 2);
@@ -313,7 +409,7 @@ proptest! {
             }
         }
         prop_assert_eq!(copy.last().unwrap().message, fold.message());
-        let mut again = Admission::new(opened(Vocabulary::Ui, base));
+        let mut again = Admission::new(Opened { calls, ..opened(Vocabulary::Ui, base) });
         numbered(&log).for_each(|(sequence, chunk)| again.replay(sequence, chunk));
         prop_assert_eq!((again.commit(), again.last(), again.at()), (copy.commit(), copy.last(), copy.at()));
         prop_assert_eq!((again.pending_calls(), again.is_finished()), (copy.pending_calls(), copy.is_finished()));

@@ -57,6 +57,9 @@ pub enum Refusal {
     /// Two messages of one id.
     #[error("messages[{0}] has the id of a message before it")]
     Twice(usize),
+    /// The id of a message that is stored, or that a reply will have.
+    #[error("messages: a message of the id {0:?} is there already; name the run, or give the message an id of its own")]
+    IdTaken(String),
     /// The request key.
     #[error(transparent)]
     RequestKey(#[from] InvalidRequestKey),

@@ -2,6 +2,7 @@
 //!
 //! * [`numbers`]: the `Producer-Epoch` and `Producer-Seq` headers, and which of a request's chunks are new.
 //! * [`body`]: what the requests say; [`fields`] reads their keys. [`append`]: a JSON body of chunks; [`ndjson`]: one that stays open.
+//! * [`own_messages`]: the messages that requests bring, and that no id is there twice.
 //! * [`admit`]: what a pushed chunk becomes in the log, and the message that a commit folds; [`reason`] says why not,
 //!   `ui_rules` which UI chunks clients would fail on, `helix_marks` which attempt a Helix chunk belongs to.
 
@@ -14,5 +15,6 @@ mod fields;
 mod helix_marks;
 pub mod ndjson;
 pub mod numbers;
+pub mod own_messages;
 pub mod reason;
 mod ui_rules;

@@ -249,7 +249,7 @@ impl Fold {
     }
 
     /// First part of the current step.
-    pub(super) fn step_begin(&self) -> usize {
+    pub fn step_begin(&self) -> usize {
         self.parts.iter().rposition(|part| kind_of(part) == "step-start").map_or(0, |at| at.saturating_add(1))
     }
 

@@ -10,15 +10,17 @@
 //! * [`replay`]: a committed message as the chunks that a response begins with.
 //! * [`reopen`]: what a response must send first when it begins in the middle of a run.
 //! * [`writer`]: whatever a producer emits to a run that every client can read, also in the place of a writer that died and
-//!   in a new attempt; `calls` repairs the tool chunks.
+//!   in a new attempt; `calls` names the calls and repairs the tool chunks.
 //! * [`response`]: the bytes of a chat response; `delta` cuts plain deltas out of their stored frames.
 //! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is; [`identity`] tells a repeat from
 //!   an edit, and where a regenerate cuts.
 //! * [`tool_result`]: the answers to the calls of a stored reply; [`tool_submit`] reads a single one;
-//!   [`held`] says what a client's copy of a reply lacks.
+//!   [`held`] says what a client's copy of a reply lacks; [`own_ids`] puts the producer's own ids of calls into messages and takes them out.
 
+#[cfg(test)]
+mod answers_tests;
 pub mod attempts;
-mod calls;
+pub(super) mod calls;
 mod delta;
 pub mod fold;
 mod fold_attempts;
@@ -28,6 +30,7 @@ pub mod identity;
 pub mod lens;
 pub mod message;
 mod metadata;
+pub mod own_ids;
 pub mod partial_json;
 pub mod reopen;
 pub mod replay;

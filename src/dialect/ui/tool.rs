@@ -66,6 +66,11 @@ pub(super) fn state_of(part: &Map<String, Value>) -> &str {
     part.get("state").and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Whether the user lets the call be executed.
+pub(super) fn is_granted(part: &Map<String, Value>) -> bool {
+    part.get("approval").and_then(|approval| approval.get("approved")) == Some(&Value::Bool(true))
+}
+
 /// Whether the call has its final result.
 pub(super) fn is_settled(part: &Map<String, Value>) -> bool {
     match state_of(part) {

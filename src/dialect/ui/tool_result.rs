@@ -145,6 +145,12 @@ pub fn has_call(message: &Value, id: &str) -> bool {
     find(message, id).is_some()
 }
 
+/// The calls that a client's copy of a reply answers.
+pub fn answered_calls(sent: &Value) -> impl Iterator<Item = &str> {
+    let is_given_up = |part: &Map<String, Value>| part.get("errorText") == Some(&ABANDONED.into());
+    calls(sent).filter(move |part| is_answered(part) && !is_given_up(part)).map(call_of)
+}
+
 /// Whether a client's copy answers a call that was given up when another message took the place of the answer.
 pub fn is_late(sent: &Value, stored: &Value) -> bool {
     calls(sent).any(|part| {

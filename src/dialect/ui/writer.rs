@@ -11,12 +11,13 @@ mod recover;
 
 use serde_json::Value;
 
-use super::calls::Calls;
+use super::calls::{Admitted, Calls};
 use super::fold::{Fold, OpenPart};
 use super::resync::is_event;
 use super::tool::{call_of, state_of};
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::approval::approval_id;
+use crate::core::call_ids::CallIds;
 use crate::core::chunk::{Chunk, STAMP_KEYS, is_too_deep, lifecycle};
 use crate::core::ids::{AttemptId, MessageId, RunId};
 use crate::core::record::{Commit, Record};
@@ -114,6 +115,13 @@ impl RunWriter {
         self
     }
 
+    /// The same writer, in a session whose calls have these names.
+    #[must_use]
+    pub fn among(mut self, ids: CallIds) -> Self {
+        self.calls.ids = ids;
+        self
+    }
+
     /// The first entries of the run, stored with its start.
     pub fn open(&mut self) -> Vec<Record> {
         let mut out = Vec::new();
@@ -141,8 +149,8 @@ impl RunWriter {
             "start" | "message-metadata" => self.metadata(&mut out, &chunk),
             "start-step" => self.start_step(&mut out),
             "finish-step" => self.finish_step(&mut out),
-            // Our own producers name the call. An upstream's own id stays: the upstream may look for it when it is answered.
-            "tool-approval-request" if chunk.text("approvalId") == chunk.text("toolCallId") => {
+            // Our own producers leave the id to the run. An upstream's own stays: the upstream may look for it when it is answered.
+            "tool-approval-request" if chunk.get("approvalId").is_none() => {
                 let id = approval_id(&self.run, chunk.text("toolCallId").unwrap_or_default());
                 self.content(&mut out, chunk.with("approvalId", id));
             }
@@ -321,11 +329,15 @@ impl RunWriter {
             "reasoning-start" | "reasoning-delta" | "reasoning-end" => self.block(out, chunk, "reasoning"),
             kind if kind.starts_with("tool-") => {
                 let begin = matches!(self.phase, Phase::Step { .. }).then_some(self.step_base);
-                match self.calls.admit(&self.fold, begin, chunk) {
-                    Some(chunk) if chunk.kind().starts_with("tool-input-") => self.emit_in_step(out, chunk),
+                let continues = self.step == 0 && self.inherited > 0;
+                let admitted = self.calls.admit(&self.run, &self.fold, (begin, continues), chunk);
+                let Some(Admitted { name, earlier, chunk }) = admitted else { return };
+                out.extend(name.map(Record::Call));
+                if chunk.kind().starts_with("tool-input-") && !earlier {
+                    self.emit_in_step(out, chunk);
+                } else {
                     // An answer opens no step: what answers an earlier step's call is no content of an attempt.
-                    Some(chunk) => self.emit(out, chunk),
-                    None => {}
+                    self.emit(out, chunk);
                 }
             }
             kind if kind.starts_with("data-") && flag(&chunk, "transient") == Some(true) => self.emit(out, chunk),

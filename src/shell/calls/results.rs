@@ -24,7 +24,8 @@ use crate::core::time::Millis;
 use crate::dialect::ui::held::{Lacks, lacks};
 use crate::dialect::ui::response::DONE;
 use crate::dialect::ui::tool_result::{
-    Answer as CallAnswer, InvalidResult, answers_of_message, apply, chunks, has_call, is_late, pending, waits,
+    Answer as CallAnswer, InvalidResult, answered_calls, answers_of_message, apply, chunks, has_call, is_late, pending,
+    waits,
 };
 use crate::dialect::ui::tool_submit::parse_tool_result;
 use crate::shell::answer;
@@ -50,7 +51,7 @@ impl Host {
         let count = self.session(|session| session.authorise(caller).map_or(0, |_| session.message_count()));
         let count = count.map_err(|error| unreadable(&error))?;
         let row = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
-        let Some(row) = row else { return self.attach(caller, request).await };
+        let Some(row) = row else { return self.results_of_unknown(caller, entry, sent).await };
         let stored = self.stored_message(row.index).map_err(|error| unreadable(&error))?;
         let suspended = self.suspended().map_err(|error| unreadable(&error))?;
         let Some((run, executor)) = suspended.filter(|(run, _)| run.message_index == row.index) else {
@@ -68,6 +69,41 @@ impl Host {
             Taken::Partly(_) => Ok(answer::events_of(DONE, true)),
             Taken::Continues(run, message) => self.first_response(request, &run, Some(&message)).map_err(committed),
         }
+    }
+
+    /// A reply whose id no stored message has: that of an attempt before a retry, or of a message that was cut. A call's id names it all the
+    /// same, so its answer counts for the call, or is late.
+    async fn results_of_unknown(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, sent: &Value) -> Answer {
+        let request = entry.request;
+        let owned = self.session(|session| session.authorise(caller).is_ok()).map_err(|error| unreadable(&error))?;
+        let suspended = self.suspended().map_err(|error| unreadable(&error))?.filter(|_| owned);
+        if let Some((run, executor)) = suspended {
+            let stored = self.stored_message(run.message_index).map_err(|error| unreadable(&error))?;
+            let answers = answers_of_message(sent, &stored, executor).map_err(invalid)?;
+            if !answers.is_empty() {
+                let held = sent.get("id").and_then(Value::as_str).unwrap_or_default();
+                return match self.take_answers(caller, entry, &run, stored, &answers, executor)? {
+                    Taken::Partly(_) => Ok(answer::events_of(DONE, true)),
+                    Taken::Continues(run, message) => {
+                        self.under_held_id(request, &run, held, &message).map_err(committed)
+                    }
+                };
+            }
+        }
+        for call in answered_calls(sent).filter(|_| owned) {
+            let run = self.run_of_call(call)?;
+            if run.is_some_and(|run| run.status == RunStatus::Superseded) {
+                return Err(answer::error(Code::StateRunSuperseded));
+            }
+        }
+        self.attach(caller, request).await
+    }
+
+    /// The run that began the call of this name.
+    fn run_of_call(&self, call: &str) -> Result<Option<RunRow>, Response> {
+        let turn = self.session(|session| session.calls().turn_of(call)).map_err(|error| unreadable(&error))?;
+        let Some(turn) = turn else { return Ok(None) };
+        self.storage.run_at(turn).map_err(|error| unreadable(&error.into()))
     }
 
     /// A reply that says nothing new: the client asks for the rest of it. A stock client puts whatever comes behind the parts that it
@@ -167,8 +203,11 @@ impl Host {
         Ok(answer::json(200, &body))
     }
 
-    /// An answer to a call that the last reply does not have: late, if it is one that a send has taken the place of.
+    /// An answer to a call that the last reply does not have: it has its answer already, or is late, because its run was superseded or its
+    /// message was cut.
     fn elsewhere(&self, call: &str) -> Answer {
+        let begun = self.run_of_call(call)?;
+        self.refuse_late(begun.as_ref().map(|run| &run.id), true)?;
         let count = self.session(|session| session.message_count()).map_err(|error| unreadable(&error))?;
         for index in (0..count).rev() {
             let message = self.stored_message(index).map_err(|error| unreadable(&error))?;
@@ -179,7 +218,10 @@ impl Host {
                 return Ok(run.as_ref().map_or_else(|| already(&RunId::new("")), already));
             }
         }
-        Err(invalid(InvalidResult))
+        match begun {
+            Some(run) if !run.status.is_live() => Err(answer::error(Code::StateRunSuperseded)),
+            _ => Err(invalid(InvalidResult)),
+        }
     }
 
     /// An answer that came after its run was superseded.

@@ -132,6 +132,15 @@ impl Host {
         self.respond(request, begin)
     }
 
+    /// A run that continues a message, for a client that holds the message under another id than the stored one.
+    pub(super) fn under_held_id(self: &Rc<Self>, request: &Request, run: &RunRow, id: &str, held: &Value) -> Answer {
+        let mut lens = self.lens(request, run).map_err(|error| unreadable(&error))?;
+        lens.owned = owned_calls(held);
+        let opening = vec![Chunk::new("start").with("messageId", id)];
+        let (run, cursor) = (run.clone(), behind_opening(run));
+        self.respond(request, Begin { run, cursor, opening, lens, content: false, whole: false })
+    }
+
     /// The committed parts of the message that the client has put away, then the tail behind that commit (C-1, `spec/helix.md` 5.5).
     async fn behind_prefix(self: &Rc<Self>, request: &Request, run: RunRow, id: &str) -> Answer {
         self.settled_writes().await.map_err(|error| history_unread(&error))?;

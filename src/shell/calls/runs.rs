@@ -10,6 +10,7 @@ use worker::Response;
 use super::Answer;
 use super::refusals::{committed, facts, not_resumable, unread, unreadable};
 use crate::core::approval::Executor;
+use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
 use crate::core::command::{Entry, Input, Keyed};
 use crate::core::digest;
@@ -20,6 +21,7 @@ use crate::core::storage::{RunRow, Storage};
 use crate::core::time::Millis;
 use crate::dialect::push::body::Begin;
 use crate::dialect::push::numbers::{ProducerEpoch, ProducerSeq};
+use crate::dialect::push::own_messages::{Around, OwnMessage, brought};
 use crate::dialect::ui::tool_result::{abandon, pending};
 use crate::shell::answer;
 use crate::shell::clock::now;
@@ -49,7 +51,7 @@ impl Host {
             }
             return self.claim_again(caller, &row, begin.lease).await;
         }
-        let (entry, continued) = self.pushed_entry(caller, &begin)?;
+        let (entry, continued, names) = self.pushed_entry(caller, &begin)?;
         self.session(|session| session.may_start(caller, &entry))
             .map_err(|error| unreadable(&error))?
             .map_err(|refused| self.refused(&refused))?;
@@ -62,6 +64,7 @@ impl Host {
             entry,
             continued,
             abandoned: Vec::new(),
+            names,
             push: Some(begin.lease.unwrap_or(self.config.settings.lease)),
             state: begin.state.map(|state| state.to_string()),
             told: None,
@@ -72,8 +75,12 @@ impl Host {
         Ok(answer::json(201, &Value::Object(self.claim_of(&run))))
     }
 
-    /// What the run answers: the producer's messages, or the answers that a suspended run has got meanwhile.
-    fn pushed_entry(&self, caller: &Caller, begin: &Begin) -> Result<(Entry, Option<Continued>), Response> {
+    /// What the run answers: the producer's messages and the names of their calls, or the answers that a suspended run has got meanwhile.
+    fn pushed_entry(
+        &self,
+        caller: &Caller,
+        begin: &Begin,
+    ) -> Result<(Entry, Option<Continued>, Vec<CallName>), Response> {
         let suspended =
             self.session(|session| session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned());
         let suspended = suspended.map_err(|error| unreadable(&error))?;
@@ -84,19 +91,20 @@ impl Host {
             }
             let answers = self.answers_so_far(run)?;
             let entry = Entry::Results { message: message.to_string() };
-            return Ok((entry, Some(Continued { message, answers })));
+            return Ok((entry, Some(Continued { message, answers }), Vec::new()));
         }
-        let places = self.places(caller)?;
-        let mut inputs = Vec::new();
-        for message in &begin.messages {
-            let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let id = text("id");
-            if places.iter().any(|place| place.id.as_str() == id) {
-                let words = "messages: a message of this id is stored already; name the run, or give the message an id of its own";
-                return Err(answer::explained(Code::ValidationError, words, Map::new()));
-            }
-            inputs.push((Input { id: MessageId::new(id), json: message.to_string() }, text("role")));
-        }
+        let stored: Vec<MessageId> = self.places(caller)?.into_iter().map(|place| place.id).collect();
+        let around = self.session(|session| {
+            (session.authorise(caller).map(|row| row.salt.clone()).unwrap_or_default(), session.calls().clone())
+        });
+        let (salt, mut calls) = around.map_err(|error| unreadable(&error))?;
+        let turn = self.session(|session| session.run().map_or(1, |run| run.turn.saturating_add(1)));
+        calls.begin_run(turn.map_err(|error| unreadable(&error))?);
+        let around = Around { stored: &stored, salt: &salt, calls: &calls };
+        let (messages, names) = brought(&begin.messages, &around)
+            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        let input = |message: OwnMessage| (Input { id: MessageId::new(message.id), json: message.json }, message.role);
+        let inputs = messages.into_iter().map(input).collect();
         let abandoned = match suspended.filter(|_| begin.supersede) {
             None => None,
             Some(run) => {
@@ -104,7 +112,7 @@ impl Host {
                 Some(abandon(message).to_string())
             }
         };
-        Ok((Entry::Push { inputs, supersede: begin.supersede, abandoned }, None))
+        Ok((Entry::Push { inputs, supersede: begin.supersede, abandoned }, None, names))
     }
 
     /// A claim of a run that exists: whoever wrote it is fenced off, and the answer says what is stored.

@@ -133,7 +133,7 @@ impl Host {
         let mut bad = None;
         for (index, value) in fresh.into_iter().enumerate() {
             match admission.admit(value) {
-                Ok(admitted) => records.push(admitted.into()),
+                Ok(admitted) => records.extend(admitted.records()),
                 Err(reason) => {
                     let before = usize::try_from(first.saturating_sub(body)).unwrap_or(usize::MAX);
                     bad = Some(Refused { index: index.saturating_add(known).saturating_add(before), reason });

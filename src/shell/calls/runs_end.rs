@@ -11,19 +11,20 @@ use super::Answer;
 use super::refusals::{absent, facts, unread, unreadable};
 use super::runs::{fence, numbered};
 use crate::core::approval::Executor;
+use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
 use crate::core::command::{Effects, WriteRefused};
 use crate::core::error::Code;
-use crate::core::ids::{Cursor, RunId};
-use crate::core::record::Record;
+use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
 use crate::core::session::push::PushCommit;
 use crate::core::storage::{RunRow, Storage};
 use crate::core::time::Millis;
-use crate::dialect::push::admit::{Admission, Folded};
+use crate::dialect::push::admit::{Admission, Admitted, Folded};
 use crate::dialect::push::append::Control;
 use crate::dialect::push::body::{CommitBody, EndBody, EndStatus, FailBody, PauseBody, Refusal, Renew};
 use crate::dialect::push::numbers::ProducerSeq;
+use crate::dialect::push::own_messages::{Around, OwnMessage, written};
 use crate::dialect::push::reason::{NotWhole, Refused};
 use crate::dialect::route::query_value;
 use crate::dialect::ui::tool_result::pending;
@@ -99,24 +100,33 @@ impl Host {
         let through = body.through.or_else(|| folded.as_ref().map(|folded| folded.cursor)).unwrap_or(head);
         let Folded { message, step_count, state, .. } =
             folded.unwrap_or(Folded { message: None, cursor: through, step_count: 0, state: None });
-        let messages = match body.messages {
-            Some(messages) => messages,
-            None => message.into_iter().collect(),
-        };
-        let named = |(index, mut message): (usize, Value)| {
-            if let (0, Value::Object(map)) = (index, &mut message) {
-                // The first is the one that responses write, under the id that they have.
-                map.insert("id".into(), row.message_id.as_str().into());
-            }
-            let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or("assistant").to_owned();
-            (text("id"), text("role"), message.to_string())
+        let (messages, calls) = match body.messages {
+            Some(messages) => self.own_messages(&row, messages)?,
+            None => (message.into_iter().map(|message| folded_message(&row, &message)).collect(), Vec::new()),
         };
         Ok(PushCommit {
             through,
-            messages: messages.into_iter().enumerate().map(named).collect(),
+            messages: messages.into_iter().map(|message| (message.id, message.role, message.json)).collect(),
             state: body.state.or(state).map(|state| state.to_string()),
             step_count: body.step_count.unwrap_or(step_count),
+            calls,
         })
+    }
+
+    /// The messages that a producer says itself that its run has written, and the names of the calls that no chunk of it has begun.
+    fn own_messages(&self, run: &RunRow, messages: Vec<Value>) -> Result<(Vec<OwnMessage>, Vec<CallName>), Response> {
+        let known = self.session(|session| {
+            let salt = session.authorise(&Caller::Anonymous).map(|row| row.salt.clone()).unwrap_or_default();
+            (salt, session.calls().clone(), session.message_count())
+        });
+        let (salt, calls, count) = known.map_err(|error| unreadable(&error))?;
+        let kept = run.message_index.min(count);
+        let places = self.storage.places(kept).map_err(|error| unreadable(&error.into()))?;
+        let stored: Vec<MessageId> = places.into_iter().map(|place| place.id).collect();
+        let before = (kept..count).map(|index| self.stored_message(index)).collect::<Result<Vec<_>, _>>();
+        let before = before.map_err(|error| unreadable(&error))?;
+        let around = Around { stored: &stored, salt: &salt, calls: &calls };
+        written(messages, &run.message_id, &before, &around).map_err(|refusal| invalid(&refusal))
     }
 
     /// The fold at a place that lies behind the run already.
@@ -192,7 +202,7 @@ impl Host {
         let broken = matches!(outcome, Outcome::Failed(_) | Outcome::Interrupted);
         let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
         let own = run.is_some_and(|run| self.has_own_words(&run, &admission));
-        records.extend(admission.close(broken).into_iter().map(Record::from));
+        records.extend(admission.close(broken).into_iter().flat_map(Admitted::records));
         records.extend(if own { None } else { self.last_commit(&admission) });
         let effects = self.write_with_room(|session| {
             session.finish_pushed(now(), fence, outcome, &records, (number, result.clone()))
@@ -289,8 +299,9 @@ impl Host {
             let message = self.stored_message(row.message_index).map_err(|error| unreadable(&error))?;
             let complete = pending(&message, Executor::Producer).is_empty();
             let messages = [message];
+            let calls = self.session(|session| session.calls().clone()).map_err(|error| unreadable(&error))?;
             let answers: Vec<Value> =
-                self.answers_so_far(&row)?.iter().map(|answer| result(answer, &messages)).collect();
+                self.answers_so_far(&row)?.iter().map(|answer| result(answer, &messages, &calls)).collect();
             seen.extend(facts(json!({ "answers": answers, "complete": complete })));
         }
         Ok(seen)
@@ -305,6 +316,11 @@ impl Host {
         let limit = self.config.settings.max_request_bytes;
         body(request, limit).await.map_err(|error| unread(&error, limit))
     }
+}
+
+/// The message that the object has folded, under the id that the run's responses have.
+fn folded_message(run: &RunRow, message: &Value) -> OwnMessage {
+    OwnMessage { id: run.message_id.as_str().to_owned(), role: "assistant".to_owned(), json: message.to_string() }
 }
 
 fn invalid(refusal: &Refusal) -> Response {

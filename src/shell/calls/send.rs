@@ -227,6 +227,7 @@ impl Host {
             entry: plan.entry,
             continued: plan.continued,
             abandoned: plan.abandoned,
+            names: Vec::new(),
             held,
         };
         self.start_run(caller, launch).map_err(|error| self.not_started(error))
@@ -249,6 +250,7 @@ impl Host {
             StartRefused::Conflict => {
                 answer::explained(code, code.message(), facts(json!({ "cause": "entry_status_changed" })))
             }
+            StartRefused::IdTaken(_) => answer::explained(code, &refused.to_string(), Map::new()),
             StartRefused::NotFound(_) | StartRefused::Full(_) => answer::error(code),
         }
     }

@@ -21,9 +21,11 @@ use web_sys::AbortSignal;
 
 use super::config::variable;
 use super::host::Host;
+use crate::core::call_ids::CallIds;
 use crate::core::error::{Code, Failure};
 use crate::core::run::{EntryKind, Fence, Outcome};
 use crate::core::storage::Storage;
+use crate::dialect::ui::own_ids::with_own_ids;
 use crate::model::agent::{Agent, Reference};
 use crate::model::ui_route::request::Forwarded;
 
@@ -80,9 +82,15 @@ pub fn check(host: &Host, name: &str, agent: &Agent) -> Result<(), Failure> {
     if is_there { Ok(()) } else { Err(reference.missing(name).failure()) }
 }
 
-/// The committed conversation that the run answers: without what the run itself has committed, unless it continues a message.
+/// The committed conversation that the run answers, under the producer's own ids of calls: without what the run itself has committed,
+/// unless it continues a message.
 fn history(host: &Host) -> Result<Vec<Value>, Failure> {
-    let broken = |error: &dyn std::fmt::Display| Failure::new(Code::FrameworkInternalError, error.to_string());
+    let calls = calls(host)?;
+    Ok(named_history(host)?.into_iter().map(|message| with_own_ids(message, &calls)).collect())
+}
+
+/// The same conversation, with the session's names of calls.
+fn named_history(host: &Host) -> Result<Vec<Value>, Failure> {
     let count = host.session(|session| {
         let own = session.run().filter(|run| run.entry != EntryKind::ToolResult).map(|run| run.message_index);
         own.map_or(session.message_count(), |own| own.min(session.message_count()))
@@ -90,6 +98,14 @@ fn history(host: &Host) -> Result<Vec<Value>, Failure> {
     let count = count.map_err(|error| broken(&error))?;
     let rows = host.storage.messages(count).map_err(|error| broken(&error))?;
     rows.iter().map(|row| serde_json::from_str(&row.json).map_err(|error| broken(&error))).collect()
+}
+
+fn calls(host: &Host) -> Result<CallIds, Failure> {
+    host.session(|session| session.calls().clone()).map_err(|error| broken(&error))
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Code::FrameworkInternalError, error.to_string())
 }
 
 /// Begins the ids of a run's parts and calls; short, because it stands on every delta.

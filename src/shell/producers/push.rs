@@ -7,17 +7,18 @@ use serde_json::Value;
 use web_sys::AbortController;
 
 use super::upstream::{Outgoing, beginning, binding, post, retry_after, unreached, without};
-use super::{Host, history};
+use super::{Host, calls, named_history};
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::redact::secrets_of;
 use crate::core::run::Outcome;
 use crate::core::storage::RunRow;
 use crate::core::time::Millis;
+use crate::dialect::ui::own_ids::with_own_ids;
 use crate::dialect::ui::sanitise::sanitise_message;
 use crate::dialect::ui::vocabulary::Floor;
 use crate::model::agent::{Agent, Reference};
-use crate::model::push_agent::{PushSettings, Told, body};
+use crate::model::push_agent::{PushSettings, Told, body, result};
 use crate::shell::clock::sleep;
 
 /// How long a refusal's words are waited for.
@@ -82,8 +83,9 @@ fn outgoing(
         }
     };
     // As a client of the newest version would hold it.
-    let messages: Vec<Value> =
-        history(host)?.into_iter().filter_map(|message| sanitise_message(message, Floor::NEWEST)).collect();
+    let named: Vec<Value> =
+        named_history(host)?.into_iter().filter_map(|message| sanitise_message(message, Floor::NEWEST)).collect();
+    let calls = calls(host)?;
     let path = |text: &str| String::from(js_sys::encode_uri_component(text));
     let append_url = format!("{own}/sessions/{}/runs/{}/chunks", path(&host.name), path(run.id.as_str()));
     let lease_ms = run.push.as_ref().map_or(0, |push| push.lease.get());
@@ -93,8 +95,8 @@ fn outgoing(
         run: &run.id,
         epoch: run.epoch,
         lease_ms,
-        messages,
-        answers,
+        results: answers.iter().map(|answer| result(answer, &named, &calls)).collect(),
+        messages: named.into_iter().map(|message| with_own_ids(message, &calls)).collect(),
         append_url,
     };
     let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];

@@ -1,11 +1,12 @@
-//! The statements that read messages and checkpoints, the parts of each put together.
+//! The statements that read messages and checkpoints, the parts of each put together, and calls.
 
+use super::schema::{CALLS_IN_MESSAGES, CALLS_SINCE};
 use super::{Sql, SqlStorage};
 use crate::core::block::PARTS;
 use crate::core::ids::{CheckpointId, MessageId, RunId};
 use crate::core::storage::StorageError;
 use crate::core::storage::cells::{Param, cursor, integer, key, small, text, untag};
-use crate::core::storage::rows::{CheckpointRow, MessagePlace, MessageRow};
+use crate::core::storage::rows::{CallRow, CheckpointRow, MessagePlace, MessageRow};
 
 macro_rules! select_checkpoint {
     ($tail:literal) => {
@@ -109,6 +110,20 @@ impl<S: Sql> SqlStorage<S> {
             ),
             &[Param::Text(id.as_str())],
         )
+    }
+
+    /// Every call, in order. Of a session that was stored without them: those that its migration will find.
+    pub(super) fn calls(&self) -> Result<Vec<CallRow>, StorageError> {
+        let mut calls = Vec::new();
+        let statement = match self.version()? {
+            version if version < CALLS_SINCE => CALLS_IN_MESSAGES,
+            _ => "SELECT id, own, turn FROM call ORDER BY key",
+        };
+        self.sql.run(statement, &[], &mut |row| {
+            calls.push(CallRow { id: text(row, 0)?, own: row.text(1), turn: small(row.integer(2))? });
+            Ok(())
+        })?;
+        Ok(calls)
     }
 
     /// The first of the checkpoints that a statement finds, with all parts of its state.

@@ -1,7 +1,28 @@
 //! The tables of a session (DESIGN.md section 5).
 
+/// The calls in stored messages, for sessions that have no table of calls. A message over the limit of a column is not looked into: its
+/// parts put together may be more than the engine takes.
+macro_rules! calls_in_messages {
+    ($head:literal) => {
+        concat!(
+            $head,
+            "SELECT json_extract(part.value, '$.toolCallId'), NULL, coalesce((SELECT turn FROM run WHERE run.id = message.run), 0) \
+             FROM message, json_each(CASE WHEN json_valid(message.json) THEN message.json ELSE '{}' END, '$.parts') AS part \
+             WHERE message.key % 1024 = 0 AND CASE WHEN part.type = 'object' \
+             THEN json_type(part.value, '$.toolCallId') = 'text' AND length(json_extract(part.value, '$.toolCallId')) <= 256 \
+             ELSE 0 END AND message.role = 'assistant' ORDER BY message.key, part.key"
+        )
+    };
+}
+
+/// The first version with the table `call`.
+pub(super) const CALLS_SINCE: usize = 4;
+
+/// As [`super::SqlStorage::calls`] reads them.
+pub(super) const CALLS_IN_MESSAGES: &str = calls_in_messages!("");
+
 /// Numbered migrations: the first accepted write runs those that a session lacks.
-pub(super) const MIGRATIONS: [&[&str]; 3] = [
+pub(super) const MIGRATIONS: [&[&str]; 4] = [
     &[
         "CREATE TABLE session (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, owner TEXT, salt TEXT NOT NULL, \
      created INTEGER NOT NULL, floor INTEGER NOT NULL, run TEXT, status TEXT NOT NULL) STRICT",
@@ -16,13 +37,18 @@ pub(super) const MIGRATIONS: [&[&str]; 3] = [
     ],
     &["ALTER TABLE run ADD COLUMN push TEXT"],
     &["ALTER TABLE run ADD COLUMN error_text TEXT"],
+    &[
+        "CREATE TABLE call (key INTEGER PRIMARY KEY, id TEXT NOT NULL, own TEXT, turn INTEGER NOT NULL) STRICT",
+        calls_in_messages!("INSERT INTO call (id, own, turn) "),
+    ],
 ];
 
 /// Each table with the statements that count and remove it.
-pub(super) const TABLES: [(&str, &str, &str); 5] = [
+pub(super) const TABLES: [(&str, &str, &str); 6] = [
     ("session", "SELECT count(*) FROM session", "DROP TABLE session"),
     ("run", "SELECT count(*) FROM run", "DROP TABLE run"),
     ("chunk_block", "SELECT count(*) FROM chunk_block", "DROP TABLE chunk_block"),
     ("message", "SELECT count(*) FROM message", "DROP TABLE message"),
     ("checkpoint", "SELECT count(*) FROM checkpoint", "DROP TABLE checkpoint"),
+    ("call", "SELECT count(*) FROM call", "DROP TABLE IF EXISTS call"),
 ];

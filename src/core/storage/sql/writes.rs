@@ -40,6 +40,10 @@ impl<S: Sql> SqlStorage<S> {
                 self.execute("DELETE FROM message WHERE key >= ?1", &[Param::Integer(key(*index, 0))])
             }
             Write::Checkpoint(row) => self.write_checkpoint(row),
+            Write::Call(row) => self.execute(
+                "INSERT INTO call (id, own, turn) VALUES (?1, ?2, ?3)",
+                &[Param::Text(&row.id), optional(row.own.as_deref()), Param::Integer(u64::from(row.turn))],
+            ),
             Write::DropAll => {
                 let mut written = 0_u64;
                 for (_, _, drop) in TABLES {

@@ -26,7 +26,7 @@ impl Admission {
             stored.remove("attemptId");
         }
         self.take_helix(&stored, sequence, state);
-        Ok(Admitted { chunk, attempt })
+        Ok(Admitted { chunk, attempt, name: None })
     }
 
     pub(super) fn take_helix(&mut self, stored: &Chunk, sequence: Sequence, state: Option<Value>) {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::calls::Named;
 use super::{Admission, Admitted, Folded, PRODUCER_APPROVAL, PRODUCER_RESET, PRODUCER_START};
 use crate::core::approval::approval_id;
 use crate::core::chunk::{CONTINUES, Chunk, STAMP_KEYS};
@@ -12,14 +13,15 @@ use crate::dialect::push::ui_rules::{check_keys, check_place};
 use crate::dialect::ui::resync::is_event;
 
 impl Admission {
-    pub(super) fn admit_ui(&mut self, mut chunk: Chunk, sequence: Sequence) -> Result<Admitted, Reason> {
+    pub(super) fn admit_ui(&mut self, named: Named, sequence: Sequence) -> Result<Admitted, Reason> {
+        let Named { mut chunk, stands, .. } = named;
         for key in STAMP_KEYS {
             chunk.remove(key);
         }
         if self.finished {
             return Err(Reason::AfterFinish);
         }
-        if chunk.kind() != STATE_PATCH {
+        if chunk.kind() != STATE_PATCH && !stands {
             self.check_ui(&chunk)?;
         }
         let chunk = self.as_stored(chunk);
@@ -28,7 +30,7 @@ impl Admission {
         self.state = state.or(self.state.take());
         self.finished = chunk.kind() == "finish";
         self.note_ui(&chunk, sequence);
-        Ok(Admitted { chunk, attempt: None })
+        Ok(Admitted { chunk, attempt: None, name: None })
     }
 
     fn check_ui(&self, chunk: &Chunk) -> Result<(), Reason> {
