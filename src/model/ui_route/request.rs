@@ -44,11 +44,8 @@ pub enum Asked<'a> {
         /// The reply's id.
         reply: &'a str,
     },
-    /// A reply once more.
-    Regenerate {
-        /// The id of the reply that is replaced, when there is one.
-        reply: Option<&'a str>,
-    },
+    /// A reply once more. The one that it replaces is cut, and the new one has another id: only a client can name it.
+    Regenerate,
 }
 
 /// The stored conversation as the route is sent it: the newest turns within the settings' bounds, every call in it ended, but for those of
@@ -78,7 +75,7 @@ pub fn complete_keys(
     let (trigger, message_id) = match asked {
         Asked::Send => ("submit-message", None),
         Asked::ToolResult { reply } => ("submit-message", Some(reply)),
-        Asked::Regenerate { reply } => ("regenerate-message", reply),
+        Asked::Regenerate => ("regenerate-message", None),
     };
     let is_missing = |keys: &Map<String, Value>, key: &str| !keys.get(key).is_some_and(Value::is_string);
     for (key, value) in [("id", Some(chat_id)), ("trigger", Some(trigger)), ("messageId", message_id)] {
@@ -171,12 +168,9 @@ mod tests {
         assert_eq!(complete(odd, Asked::Send), sent);
         let own = json!({"id": "own", "trigger": "mine", "message": {"id": "u1"}});
         assert_eq!(complete(own.clone(), Asked::Send), own);
+        assert_eq!(complete(json!({}), Asked::Regenerate), json!({"id": "chat", "trigger": "regenerate-message"}));
         assert_eq!(
-            complete(json!({}), Asked::Regenerate { reply: None }),
-            json!({"id": "chat", "trigger": "regenerate-message"})
-        );
-        assert_eq!(
-            complete(json!({}), Asked::Regenerate { reply: Some("a1") }),
+            complete(json!({"messageId": "a1"}), Asked::Regenerate),
             json!({"id": "chat", "trigger": "regenerate-message", "messageId": "a1"})
         );
     }

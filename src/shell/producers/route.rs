@@ -39,7 +39,7 @@ pub(super) async fn produce(
     let reply = run.as_ref().map(|(_, id)| id.as_str());
     let asked = match (run.as_ref().map(|(entry, _)| *entry), reply) {
         (Some(EntryKind::ToolResult), Some(reply)) => Asked::ToolResult { reply },
-        (Some(EntryKind::Retry), reply) => Asked::Regenerate { reply },
+        (Some(EntryKind::Retry), _) => Asked::Regenerate,
         _ => Asked::Send,
     };
     headers.extend(reply.map(names_reply));
