@@ -78,6 +78,10 @@ codes! {
     InvalidResult = "INVALID_RESULT", 400, false, "The tool result is not valid";
     /// The body is larger than the limit.
     ValidationPayloadTooLarge = "validation_payload_too_large", 413, false, "The request body is too large";
+    /// A page of a foreign origin that acts.
+    ValidationOrigin = "validation_origin_not_allowed", 403, false, "Pages of this origin may not do this";
+    /// A body of a type that cannot be JSON.
+    ValidationMediaType = "validation_media_type", 415, false, "Send the body as application/json";
     /// No such route.
     ValidationNotFound = "validation_not_found", 404, false, "No such route";
     /// The route exists, the method does not.

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use super::chunk::{Chunk, STAMP_KEYS, Stamp};
 use super::ids::{AttemptId, Sequence};
+use super::json_line;
 
 /// What ends a frame, and stands nowhere else in it.
 const END: &[u8] = b"\n\n";
@@ -27,6 +28,7 @@ pub struct BadFrame;
 /// Encodes a chunk at its place in the log. Keys that the stamp owns are replaced on the chunk; all bookkeeping stands last.
 /// A step's number on a chunk of no attempt is the producer's own word, and stays where it is.
 pub fn encode(sequence: Sequence, chunk: &Chunk, stamp: &Stamp, out: &mut Vec<u8>) {
+    let from = out.len();
     let head = format!("event: chunk\nid: {sequence}\ndata: {{\"sequence\":{sequence},\"chunk\":{{");
     out.extend_from_slice(head.as_bytes());
     let [run, attempt, step, continues] = STAMP_KEYS;
@@ -47,6 +49,7 @@ pub fn encode(sequence: Sequence, chunk: &Chunk, stamp: &Stamp, out: &mut Vec<u8
         pair(continues, tool, out);
     }
     out.extend_from_slice(b"}}\n\n");
+    json_line::escape(out, from);
 }
 
 fn pair<T: Serialize + ?Sized>(key: &str, value: &T, out: &mut Vec<u8>) {
@@ -136,6 +139,7 @@ mod tests {
     use super::*;
     use crate::core::ids::RunId;
     use proptest::prelude::*;
+    use serde_json::json;
 
     fn stamp() -> Stamp {
         Stamp { run: RunId::new("r1"), attempt: Some((AttemptId::new("r1-1-1"), 1)) }
@@ -194,6 +198,18 @@ mod tests {
                 .map(|f| f.chunk.text("delta").unwrap().to_owned()).collect::<Vec<_>>();
             prop_assert_eq!(&read(&bytes), &texts);
             prop_assert_eq!(read(skip(&bytes, skipped as u64)), texts.into_iter().skip(skipped).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn a_frame_is_whole_to_every_reader_of_lines(key in "[a\u{85}\u{2028}]{1,4}", text in "[a\u{85}\u{2028}\u{2029}\n\r]{0,9}", run in "[r\u{2029}]{1,3}") {
+            let chunk = Chunk::new("x").with(&key, json!([{ &key: &text }])).with("continues", text.as_str());
+            let mut bytes = Vec::new();
+            encode(Sequence::new(1).unwrap(), &chunk, &Stamp { run: RunId::new(&*run), attempt: None }, &mut bytes);
+            let read = decode_one(&bytes).unwrap().chunk;
+            prop_assert_eq!((read.get(&key), read.text("runId")), (chunk.get(&key), Some(&*run)));
+            let frame = String::from_utf8(bytes).unwrap();
+            let lines = frame.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).collect::<Vec<_>>();
+            prop_assert_eq!(lines.len(), 5, "{:?}", lines);
         }
 
         #[test]

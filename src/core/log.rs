@@ -10,6 +10,7 @@ use super::block::{Frame, OpenBlock, lay};
 use super::chunk::{Chunk, Stamp};
 use super::frame;
 use super::ids::{Cursor, RunId, SequenceOutOfRange};
+use super::json_line;
 use super::storage::{Block, Write};
 
 /// Bytes of the newest frames that stay in memory, so that live readers need no storage.
@@ -41,11 +42,12 @@ pub struct Batch {
 
 impl Batch {
     /// Adds a stored block, cut at what the batch has already and at `until`. A block behind a gap is left out: what lies before it is
-    /// gone, and a reader must never get a hole.
+    /// gone, and a reader must never get a hole. Rows of earlier builds may hold marks that end a line for some readers.
     pub fn take(&mut self, block: &Block, until: Cursor) {
-        let after = block.first.before();
+        let (after, from) = (block.first.before(), self.bytes.len());
         if after < until && after <= self.through {
             self.take_frames(after, block.last.cursor(), &block.bytes, until);
+            json_line::escape(&mut self.bytes, from);
         }
     }
 
@@ -327,6 +329,25 @@ mod tests {
         let mut batch = Batch { after: at(1), through: at(1), bytes: Vec::new() };
         batch.take(&block(3, 4), at(9));
         assert_eq!((batch.through, batch.bytes.len()), (at(1), 0), "a hole is not skipped");
+    }
+
+    #[test]
+    fn rows_of_earlier_builds_leave_with_marks_escaped() {
+        let (run, bytes) = (RunId::new("r"), |text: &str| {
+            let mut bytes = Vec::new();
+            for sequence in 1..=3 {
+                let chunk = Chunk::new("text-delta").with("id", "t").with("delta", "raw");
+                let stamp = Stamp { run: RunId::new("r"), attempt: None };
+                frame::encode(Sequence::new(sequence).unwrap(), &chunk, &stamp, &mut bytes);
+            }
+            String::from_utf8(bytes).unwrap().replace("raw", text)
+        });
+        let (first, last) = (Sequence::new(1).unwrap(), Sequence::new(3).unwrap());
+        let block = Block { first, last, run, attempt: None, bytes: bytes("a\u{2028}b\u{85}\u{2029}").into_bytes() };
+        let mut batch = Batch { after: at(1), through: at(1), bytes: Vec::new() };
+        batch.take(&block, at(3));
+        assert_eq!(batch.bytes, frame::skip(bytes(r"a\u2028b\u0085\u2029").as_bytes(), 1));
+        assert_eq!(batch.through, at(3));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! * [`counters`]: what an object has done; [`digest`]: ids that log lines may carry. [`config`]: the deployment's settings.
 //! * [`redact`]: other people's words for a log line, without secrets.
 //! * [`event_stream`]: server-sent events, from bytes cut anywhere. [`lenient_json`]: JSON that cuts an emoji in two. [`halves`]: joins it.
+//! * [`json_line`]: JSON that every reader of lines takes for one.
 //! * [`storage`]: rows, writes, and the trait that keeps them.
 
 pub mod approval;
@@ -31,6 +32,7 @@ pub mod event_stream;
 pub mod frame;
 pub mod halves;
 pub mod ids;
+pub mod json_line;
 pub mod lenient_json;
 pub mod log;
 pub mod pace;

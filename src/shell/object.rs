@@ -12,6 +12,7 @@ use super::answer;
 use super::bindings::ObjectStorage;
 use super::config::Config;
 use super::host::Host;
+use super::request::take_rest;
 use crate::core::error::{Code, Failure};
 use crate::dialect::route::{Call, path_and_query};
 
@@ -34,22 +35,9 @@ impl DurableObject for SessionObject {
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        let host = match self.parts.host() {
-            Ok(host) => host,
-            Err(failure) => return Ok(answer::misconfigured(&failure)),
-        };
-        let request = request.inner();
-        let url = request.url();
-        let (path, query) = path_and_query(&url);
-        let call = match Call::of_object(&request.method(), path) {
-            Ok(call) => call,
-            Err(no_route) => return Ok(answer::error(no_route.code())),
-        };
-        let answered = AssertUnwindSafe(host.answer(call, request, query)).catch_unwind().await;
-        Ok(answered.unwrap_or_else(|_| {
-            host.throw_away();
-            answer::error(Code::FrameworkInternalError)
-        }))
+        let response = self.parts.answer(request.inner()).await;
+        take_rest(request.inner()).await;
+        Ok(response)
     }
 
     async fn alarm(&self) -> Result<Response> {
@@ -66,6 +54,24 @@ impl DurableObject for SessionObject {
 }
 
 impl Parts {
+    async fn answer(&self, request: &web_sys::Request) -> Response {
+        let host = match self.host() {
+            Ok(host) => host,
+            Err(failure) => return answer::misconfigured(&failure),
+        };
+        let url = request.url();
+        let (path, query) = path_and_query(&url);
+        let call = match Call::of_object(&request.method(), path) {
+            Ok(call) => call,
+            Err(no_route) => return answer::error(no_route.code()),
+        };
+        let answered = AssertUnwindSafe(host.answer(call, request, query)).catch_unwind().await;
+        answered.unwrap_or_else(|_| {
+            host.throw_away();
+            answer::error(Code::FrameworkInternalError)
+        })
+    }
+
     fn host(&self) -> std::result::Result<Rc<Host>, Failure> {
         let known = self.host.try_borrow().ok().and_then(|host| host.clone());
         if let Some(host) = known {

@@ -9,11 +9,11 @@ use worker::{Context, Env, Headers, Response, ResponseBuilder, Result, console_e
 use super::answer;
 use super::bindings::{ObjectNamespace, error_text};
 use super::config::settings;
-use super::request::{BodyError, body, header};
+use super::request::{BodyError, body, header, take_rest};
 use crate::core::config::Settings;
 use crate::core::error::{Code, Failure};
 use crate::core::ids::SessionId;
-use crate::dialect::cors;
+use crate::dialect::cors::{self, Asked};
 use crate::dialect::route::{Call, NoRoute, Route, origin, path_and_query, resolve};
 use crate::dialect::ui::request::ChatBody;
 
@@ -29,18 +29,37 @@ fn start() {
 async fn fetch(request: Request, env: Env, _context: Context) -> Result<web_sys::Response> {
     let settings = match settings(&env) {
         Ok(settings) => settings,
-        Err(words) => return Ok(answer::misconfigured(&Failure::new(Code::ConfigurationInvalid, words)).into()),
+        Err(words) => {
+            take_rest(&request).await;
+            return Ok(answer::misconfigured(&Failure::new(Code::ConfigurationInvalid, words)).into());
+        }
     };
-    let origin = header(&request, "origin").filter(|origin| cors::allows(&settings.allowed_origins, origin));
+    let page = header(&request, "origin");
+    let origin = page.as_deref().filter(|origin| cors::allows(&settings.allowed_origins, origin));
     if request.method() == "OPTIONS" {
         let asked = header(&request, "access-control-request-headers");
-        return preflight(origin.as_deref(), asked.as_deref()).map(Into::into);
+        return preflight(origin, asked.as_deref()).map(Into::into);
+    }
+    if let Some(refusal) = page.as_deref().and_then(|page| foreign(&settings, &request, page)) {
+        take_rest(&request).await;
+        return Ok(refusal.into());
     }
     let response = route(&env, &settings, &request).await;
     match origin {
-        Some(origin) => opened(response.into(), &origin).map(Into::into),
+        Some(origin) => opened(response.into(), origin).map(Into::into),
         None => Ok(response),
     }
+}
+
+/// The answer to a page that must not do what it asks.
+fn foreign(settings: &Settings, request: &Request, page: &str) -> Option<Response> {
+    let (method, site, url) = (request.method(), header(request, "sec-fetch-site"), request.url());
+    let upgrades = header(request, "upgrade").is_some();
+    let asked = Asked { method: &method, upgrades, origin: Some(page), site: site.as_deref() };
+    let own: Vec<&str> =
+        [Some(url.as_str()), settings.public_url.as_deref()].into_iter().flatten().map(origin).collect();
+    let page = cors::foreign(&asked, &own, &settings.allowed_origins)?;
+    Some(answer::explained(Code::ValidationOrigin, &cors::refusal(page), Map::new()))
 }
 
 /// The answer with the headers that let a page of this origin read it. An object's answer has headers that cannot be changed, so the
@@ -58,14 +77,16 @@ fn opened(response: Response, origin: &str) -> Result<Response> {
 async fn route(env: &Env, settings: &Settings, request: &Request) -> web_sys::Response {
     let url = request.url();
     let (path, query) = path_and_query(&url);
-    match resolve(&request.method(), path) {
-        Ok(Route::Home) => home().into(),
-        Ok(Route::Health) => health().into(),
-        Ok(Route::Session(session, call)) => pass_on(env, &session, call, query, request).await,
-        Ok(Route::SendByBody) => send_by_body(env, settings, query, request).await,
-        Err(NoRoute::Id(invalid)) => answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()).into(),
-        Err(no_route) => answer::error(no_route.code()).into(),
-    }
+    let refusal = match resolve(&request.method(), path) {
+        Ok(Route::Home) => return home().into(),
+        Ok(Route::Health) => return health().into(),
+        Ok(Route::Session(session, call)) => return pass_on(env, &session, call, query, request).await,
+        Ok(Route::SendByBody) => return send_by_body(env, settings, query, request).await,
+        Err(NoRoute::Id(invalid)) => answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()),
+        Err(no_route) => answer::error(no_route.code()),
+    };
+    take_rest(request).await;
+    refusal.into()
 }
 
 /// A chat POST without an id in its path: the body is read here for the id, and handed on as it came.
@@ -75,6 +96,7 @@ async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &Req
     let bytes = match body(request, limit).await {
         Ok(bytes) => bytes,
         Err(BodyError::TooLarge(size)) => return answer::too_large(limit, size).into(),
+        Err(BodyError::NotJson) => return answer::error(Code::ValidationMediaType).into(),
         Err(BodyError::Broken) => return refuse("the body could not be read"),
     };
     let id = match ChatBody::parse(&bytes) {

@@ -181,7 +181,9 @@ describe('a reader whose run is not of this log', () => {
 
   test('that waits for a run is told when none comes, whatever the status', async () => {
     const s = set.session()
-    assert.equal((await s.sse(0, { waitForLive: 1 })).status, 404)
+    const never = read(await (await s.sse(0, { waitForLive: 1 })).collect())
+    assert.deepEqual([never.chunks.length, never.last.event, never.last.data.errorDetail.cause], [0, 'fail', 'run_not_live'])
+    assert.deepEqual(await s.info(), { exists: false }, 'it has stored nothing')
     set.model.enqueue(textScript(['done']))
     await s.ask('done')
     const { head } = await s.info()

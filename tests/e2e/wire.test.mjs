@@ -220,7 +220,36 @@ describe('waitForLive', () => {
     assert.equal(got.frames.at(-1).event, 'end')
   })
 
-  test('an unknown session is 404 with it, too', async () => {
-    assert.equal((await set.session().sse(0, { waitForLive: 1 })).status, 404)
+  test('a reader that waits for a session that nobody has begun follows its first run from its first chunk', async () => {
+    const s = set.session()
+    const waiting = await Promise.all([1, 2, 3].map(() => s.sse(undefined, { waitForLive: 1 })))
+    for (const reader of waiting) {
+      assert.equal(reader.status, 200)
+      assert.deepEqual(JSON.parse((await reader.until((frame) => frame.event === 'caught-up')).data), { head: 0 })
+    }
+    assert.deepEqual(await s.info(), { exists: false }, 'who waits stores nothing')
+    set.model.script('first of all', textScript(['one']))
+    await s.ask('first of all')
+    for (const reader of waiting) {
+      const got = await reader.collect()
+      assertWireBody(got)
+      assert.ok(got.frames.some((frame) => frame.data?.includes('one')))
+      assert.equal(got.frames.at(-1).event, 'end')
+    }
+    assertWireBody(await (await s.sse(0)).collect())
+  })
+
+  test('a reader that waits for a session may also see a producer outside begin it', async () => {
+    const s = set.session()
+    const waiting = await s.sse(0, { waitForLive: 1 })
+    await call(`${s.own}/runs`, { json: { runId: 'r1', vocabulary: 'opaque' } })
+    await call(`${s.own}/runs/r1/end`, { headers: { 'producer-epoch': '1', 'producer-seq': '0' }, json: { status: 'completed' } })
+    assertWireBody(await waiting.collect())
+  })
+
+  test('a cursor in a session that is not there, and a run of one, are gone', async () => {
+    assert.equal((await set.session().sse(3, { waitForLive: 1 })).status, 404)
+    assert.equal((await set.session().sse(0, { waitForLive: 1, run: 'r1' })).status, 404)
+    assert.equal((await set.session().sse(0)).status, 404, 'and who does not wait is told at once')
   })
 })

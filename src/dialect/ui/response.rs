@@ -13,6 +13,7 @@ use super::vocabulary::Floor;
 use crate::core::chunk::Chunk;
 use crate::core::frame::{self, BadFrame, Stored};
 use crate::core::ids::Sequence;
+use crate::core::json_line;
 use crate::core::view::Fault;
 
 /// Chunks with which every run is opened: `run_started` and `start`.
@@ -58,11 +59,13 @@ pub fn event(sequence: Option<Sequence>, map: &Map<String, Value>, out: &mut Vec
         out.extend_from_slice(format!("id: {sequence}\n").as_bytes());
     }
     out.extend_from_slice(b"data: ");
+    let from = out.len();
     // A map with string keys always serialises, and JSON has no raw line ends.
     if serde_json::to_writer(&mut *out, map).is_err() {
         out.truncate(before);
         return;
     }
+    json_line::escape(out, from);
     out.extend_from_slice(b"\n\n");
 }
 
@@ -164,6 +167,15 @@ mod tests {
         assert_eq!(
             text(|out| event(None, &Chunk::new("start-step").into_map(), out)),
             "data: {\"type\":\"start-step\"}\n\n"
+        );
+    }
+
+    #[test]
+    fn marks_that_end_a_line_for_some_leave_as_escapes() {
+        let map = Chunk::new("data-\u{85}").with("data", "a\u{2028}b\u{2029}").into_map();
+        assert_eq!(
+            text(|out| event(None, &map, out)),
+            "data: {\"type\":\"data-\\u0085\",\"data\":\"a\\u2028b\\u2029\"}\n\n"
         );
     }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::core::error::Code;
 use crate::core::ids::Cursor;
+use crate::core::json_line;
 use crate::core::reader::{Eviction, Terminal};
 use crate::core::snapshot::{error_detail, fault_detail};
 use crate::core::view::Fault;
@@ -77,7 +78,9 @@ fn not_live() -> Vec<u8> {
 }
 
 fn event(name: &str, data: &Value) -> Vec<u8> {
-    format!("event: {name}\ndata: {data}\n\n").into_bytes()
+    let mut frame = format!("event: {name}\ndata: {data}\n\n").into_bytes();
+    json_line::escape(&mut frame, 0);
+    frame
 }
 
 #[cfg(test)]
@@ -115,6 +118,10 @@ mod tests {
         assert_eq!(
             text(end_of_pushed(Terminal::Completed, Some("{\"output\":1}"), Some("[2]"))),
             "event: end\ndata: {\"status\":\"completed\",\"output\":1,\"state\":[2]}\n\n"
+        );
+        assert_eq!(
+            text(end_of_pushed(Terminal::Paused, Some("{\"output\":\"a\u{2028}b\"}"), Some("\"\u{85}\u{2029}\""))),
+            "event: end\ndata: {\"status\":\"paused\",\"output\":\"a\\u2028b\",\"state\":\"\\u0085\\u2029\"}\n\n"
         );
         assert!(text(terminal(Terminal::Dropped)).contains("\"recoverable\":true"));
         assert!(text(terminal(Terminal::NotLive)).contains("\"cause\":\"run_not_live\"},\"recoverable\":true"));

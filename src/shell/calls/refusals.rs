@@ -96,6 +96,7 @@ pub(super) fn stream_absent() -> Response {
 pub(super) fn unread(error: &BodyError, limit: usize) -> Response {
     match error {
         BodyError::TooLarge(size) => answer::too_large(limit, *size),
+        BodyError::NotJson => answer::error(Code::ValidationMediaType),
         BodyError::Broken => answer::explained(Code::ValidationError, "the body could not be read", Map::new()),
     }
 }

@@ -27,7 +27,7 @@ use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
 use crate::shell::host::Host;
 use crate::shell::incoming;
-use crate::shell::request::{body, header};
+use crate::shell::request::{Farewell, body, discard, header};
 
 impl Host {
     /// `POST …/runs/:run/chunks`.
@@ -65,7 +65,7 @@ impl Host {
         let reader: ReadableStreamDefaultReader = stream.get_reader().unchecked_into();
         let refused = self.read_lines(&reader, fence, first).await;
         if let Err(refusal) = refused {
-            let _ = reader.cancel();
+            discard(&reader, Farewell::STREAMED).await;
             return Err(refusal);
         }
         self.acknowledge(fence, before).await

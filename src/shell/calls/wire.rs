@@ -50,10 +50,20 @@ impl Host {
     pub(super) fn sse(self: &Rc<Self>, caller: &Caller, request: &Request, query: &str) -> Answer {
         let asked = query_value(query, "fromSequence").or_else(|| header(request, "last-event-id"));
         let asked = cursor_of(asked)?.unwrap_or(Cursor::START);
-        let place =
-            self.session(|session| session.authorise(caller).map(|_| (session.log().head(), session.view().floor())));
+        let waits = query_value(query, "waitForLive").is_some_and(|value| value == "1");
+        let run = query_value(query, "runId").filter(|run| !run.is_empty());
+        // A session that nobody has begun yet is waited for. Whoever has been in one of this name asks for something that is gone.
+        let begins = waits && asked == Cursor::START && run.is_none();
+        let place = self.session(|session| {
+            let place = (session.log().head(), session.view().floor());
+            let absent = session.view().status().is_none();
+            session
+                .authorise(caller)
+                .map(|_| place)
+                .or_else(|refused| if absent && begins { Ok(place) } else { Err(refused) })
+        });
         let (head, floor) = place.map_err(|error| unreadable(&error))?.map_err(|_| stream_absent())?;
-        if let Some(run) = query_value(query, "runId").filter(|run| !run.is_empty())
+        if let Some(run) = run
             && self.storage.run(&RunId::new(run)).map_err(|error| unreadable(&error.into()))?.is_none()
         {
             // The cursor is one of another log, whose session had the same id.
@@ -62,7 +72,6 @@ impl Host {
         if asked > head {
             return Err(self.beyond(head));
         }
-        let waits = query_value(query, "waitForLive").is_some_and(|value| value == "1");
         let reader = self.session(|session| {
             let reader = Reader::open(Scope::Stream, asked, session.view());
             if waits { reader.waiting_for_live(session.view()) } else { reader }

@@ -7,7 +7,7 @@ export async function call(url, { method, json, body, headers = {} } = {}) {
   const payload = json === undefined ? body : JSON.stringify(json)
   const response = await fetch(url, {
     method: method ?? (payload === undefined ? 'GET' : 'POST'),
-    headers: { ...(json === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+    headers: { ...(payload === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
     body: payload,
   })
   const text = await response.text()
