@@ -173,9 +173,30 @@ for (const [title, name, { mount, staysAway } = {}] of PAGES) {
       for (const reply of ['first', 'second']) set.model.script(text, textScript([reply]))
       page.send(text)
       await page.until(endsIn('first'))
+      const old = page.last().id
       page.regenerate()
       await page.until(endsIn('second'))
       await assertAsStored(page, page.s, [['user', text], ['assistant', 'second']])
+      assert.notEqual(page.last().id, old, 'a reply of its own')
+    })
+
+    test('keeps the branches of a reply, and goes on from the older one', { skip: name !== 'assistant' }, async (t) => {
+      const page = await open()
+      t.after(page.close)
+      const [text, next] = [words('branch'), words('next')]
+      for (const reply of ['first', 'second']) set.model.script(text, textScript([reply]))
+      page.send(text)
+      await page.until(endsIn('first'))
+      page.regenerate()
+      await page.until(endsIn('second'))
+      assert.equal(page.branches(page.last().id), 2)
+      page.previousBranch(page.last().id)
+      await page.until(endsIn('first'))
+      set.model.script(next, textScript(['more']))
+      page.send(next)
+      await page.until(endsIn('more'))
+      assert.deepEqual(shown(page), [['user', text], ['assistant', 'first'], ['user', next], ['assistant', 'more']])
+      assert.deepEqual((await stored(page.s)).map(textOf), [text, next, 'more'], 'the server keeps one branch')
     })
 
     test('answers a call, before and after a reload', async (t) => {
@@ -221,3 +242,24 @@ for (const [title, name, { mount, staysAway } = {}] of PAGES) {
     })
   })
 }
+
+test('assistant-ui resumes by the stream’s name that it remembers of a response', async (t) => {
+  const s = set.session()
+  const open = async () => {
+    const page = await openPage('assistant', { mount: 'mountStored', id: s.id, origin: set.server.origin })
+    await page.opened
+    return page
+  }
+  const { hold, script } = held('Hel', 'lo')
+  set.model.script('stored', script)
+  const before = await open()
+  before.send('stored')
+  await before.until((p) => textOf(p.last()) === 'Hel')
+  before.close()
+  const page = await open()
+  t.after(page.close)
+  await page.until((p) => textOf(p.last()) === 'Hel')
+  hold.open()
+  await page.until(endsIn('Hello'))
+  await assertAsStored(page, s, [['user', 'stored'], ['assistant', 'Hello']])
+})

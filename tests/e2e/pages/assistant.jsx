@@ -3,7 +3,7 @@ import { useEffect, useState } from 'react'
 import { createRoot } from 'react-dom/client'
 import { useChat } from '@ai-sdk/react'
 import { AssistantRuntimeProvider, MessagePrimitive, ThreadPrimitive, getExternalStoreMessages } from '@assistant-ui/react'
-import { useAISDKRuntime } from '@assistant-ui/react-ai-sdk'
+import { AssistantChatTransport, createResumableSessionStorage, useAISDKRuntime, useChatRuntime } from '@assistant-ui/react-ai-sdk'
 import { readSeed, useRejoinRuntime } from '../../../examples/clients/assistant.jsx'
 import { openChat } from '../../../examples/clients/rejoin.js'
 import { watched, whenAnswered } from './page.js'
@@ -80,6 +80,22 @@ export async function mount(root, { origin, id }) {
   const mounted = createRoot(root)
   mounted.render(<App />)
   return { ...page, ...deeds(() => runtime), opened: page.drawn, unmount: () => (clearTimeout(retry), mounted.unmount()) }
+}
+
+/** `useChatRuntime` with the storage that assistant-ui brings: it remembers the stream that this tab began by its response's header. */
+export async function mountStored(root, { origin, id }) {
+  const page = watched()
+  const { messages } = await readSeed(origin, id)
+  const session = `${origin}/api/chat/${id}`
+  const storage = createResumableSessionStorage({ key: `stream of ${id}` })
+  const transport = new AssistantChatTransport({ api: session, resumable: { storage, resumeApi: (streamId) => `${origin}/api/chat/${streamId}/stream` } })
+  let runtime
+  function App() {
+    return <Thread runtime={useChatRuntime({ transport, messages })} page={page} hand={(now) => (runtime = now)} />
+  }
+  const mounted = createRoot(root)
+  mounted.render(<App />)
+  return { ...page, ...deeds(() => runtime), opened: page.drawn, unmount: () => mounted.unmount() }
 }
 
 /** `useAISDKRuntime` over the chat of the README. */
