@@ -40,13 +40,15 @@ process.on('exit', () => {
  * @param {'debug'|'info'|'log'|'warn'|'error'|'none'} [options.logLevel] of wrangler; `log` shows the Worker's console
  * @param {(text: string) => void} [options.onOutput] what wrangler prints; default: kept for error messages only
  * @param {string} [options.config] TOML that is added to the configuration, for example a service binding
+ * @param {string[]} [options.beside] configurations of further Workers that run beside it, for service bindings (`wrangler dev -c … -c …`)
  * @param {string} [options.build] the bundle to serve; default: build/ of the project
  * @param {number} [options.readyMs] how long /health may take to answer 200
  * @returns {Promise<{origin: string, port: number, pid: number, state: string, exited: Promise<string>,
  *   stop: () => Promise<void>, kill: () => Promise<void>}>} once /health answers 200. `exited` tells how it ended.
  */
 export async function startServer({
-  port, host = '127.0.0.1', state, envFile, env = {}, logLevel = 'warn', onOutput, config = '', build = path.join(ROOT, 'build'),
+  port, host = '127.0.0.1', state, envFile, env = {}, logLevel = 'warn', onOutput, config = '', beside = [],
+  build = path.join(ROOT, 'build'),
   readyMs = 60_000,
 } = {}) {
   sweep();
@@ -61,7 +63,7 @@ export async function startServer({
     fs.mkdirSync(storage, { recursive: true });
     // A local server takes any Host header; its producers are told the address that it does have, unless the file names another.
     const variables = { PUBLIC_URL: origin, ...readEnvFile(envFile), ...env };
-    child = launch({ folder, build, added: config, storage, host, port, logLevel, variables });
+    child = launch({ folder, build, added: config, beside, storage, host, port, logLevel, variables });
   } catch (error) {
     remove(folder);
     throw error;
@@ -107,7 +109,7 @@ export async function startServer({
   return { origin, port, pid: child.pid, state: storage, exited, stop, kill };
 }
 
-function launch({ folder, build, added, storage, host, port, logLevel, variables }) {
+function launch({ folder, build, added, beside, storage, host, port, logLevel, variables }) {
   if (!fs.existsSync(path.join(build, 'index.js'))) throw new Error(`${build} holds no bundle: make build`);
   fs.cpSync(build, path.join(folder, 'build'), { recursive: true });
 
@@ -117,7 +119,7 @@ function launch({ folder, build, added, storage, host, port, logLevel, variables
   fs.writeFileSync(envFile, formatEnv(variables), { mode: 0o600 });
 
   const options = [
-    '--config', config, '--env-file', envFile, '--persist-to', storage,
+    '--config', config, ...beside.flatMap((file) => ['--config', path.resolve(file)]), '--env-file', envFile, '--persist-to', storage,
     '--ip', host, '--port', String(port), '--inspector-port', '0',
     '--log-level', logLevel, '--show-interactive-dev-session=false',
   ];

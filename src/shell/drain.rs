@@ -24,6 +24,7 @@ use crate::core::time::{Millis, UnixMillis};
 use crate::core::view::{Fault, View};
 use crate::dialect::helix::projector::Projector;
 use crate::dialect::helix::response::project_helix;
+use crate::dialect::ui::lead::Lead;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::{self as chat, OPENING_CHUNKS, Projected};
 use crate::dialect::wire;
@@ -70,7 +71,7 @@ struct Group {
 
 /// A slice of the log in one dialect, encoded once.
 struct Slice {
-    bytes: Option<Uint8Array>,
+    bytes: Vec<u8>,
     size: usize,
     through: Cursor,
     log_bytes: usize,
@@ -169,6 +170,7 @@ impl Host {
                 Act::End { terminal, fault, finish_sent, lens } => {
                     let last = last_words(dialect, terminal, fault, finish_sent);
                     let last = last.map(|last| self.with_result(id, dialect, (terminal, last), &lens));
+                    let last = last.map(|last| self.behind_lead(id, terminal, last));
                     self.end(id, &pen, last, terminal)
                 }
                 Act::Evict(reason) => self.evict(id, reason),
@@ -194,8 +196,11 @@ impl Host {
     fn moves_on(&self, id: u64) -> bool {
         let moved = self.session(|session| {
             self.readers.change(id, |open| {
-                let moved = open.may_move_on() && open.reader.move_on(OPENING_CHUNKS, open.lens.aware, session.view());
+                // What was held back of the old opening was never said, so the new one is.
+                let skipped = if open.lead.is_some() { 0 } else { OPENING_CHUNKS };
+                let moved = open.may_move_on() && open.reader.move_on(skipped, open.lens.aware, session.view());
                 if moved {
+                    open.lead = open.lead.is_some().then(Lead::default);
                     open.lens = Rc::new(Lens { aware: open.lens.aware, ..Lens::default() });
                     open.finish_sent = false;
                     open.projector = session.run().and_then(|run| projector_of(run, open.reader.scope()));
@@ -235,8 +240,21 @@ impl Host {
             add(&mut counters.chunks_sent, slice.through.get().saturating_sub(group.after.get()).saturating_mul(times));
             add(&mut counters.bytes_sent, bytes.saturating_mul(times));
         });
-        if let Some(bytes) = &slice.bytes {
-            takers.iter().for_each(|(_, pen)| pen.write(bytes));
+        if slice.bytes.is_empty() {
+            return;
+        }
+        let shared = Uint8Array::from(slice.bytes.as_slice());
+        for (id, pen) in &takers {
+            let own = self.readers.change(*id, |open| {
+                let (bytes, begun) = open.lead.as_mut()?.take(&slice.bytes);
+                open.lead.take_if(|_| begun);
+                Some(bytes)
+            });
+            match own.flatten() {
+                Some(bytes) if bytes.is_empty() => {}
+                Some(bytes) => pen.write(&Uint8Array::from(bytes.as_slice())),
+                None => pen.write(&shared),
+            }
         }
     }
 
@@ -255,7 +273,6 @@ impl Host {
             }
         };
         let size = bytes.len();
-        let bytes = (size > 0).then(|| Uint8Array::from(bytes.as_slice()));
         let Projected { finish, content, .. } = projected;
         Ok(Some(Slice { bytes, size, through: batch.through, log_bytes, finish, content }))
     }
@@ -298,6 +315,15 @@ impl Host {
         turn.again.push(id);
         if !out.is_empty() {
             pen.write(&Uint8Array::from(out.as_slice()));
+        }
+    }
+
+    /// A terminal with the opening that was held back before it, if the reply is there.
+    fn behind_lead(&self, id: u64, terminal: Terminal, last: Vec<u8>) -> Vec<u8> {
+        let lead = self.readers.change(id, |open| open.lead.take()).flatten();
+        match (terminal, lead) {
+            (Terminal::Completed | Terminal::Paused, Some(mut lead)) => [lead.release(), last].concat(),
+            _ => last,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::core::reader::{Eviction, Reader, Scope, Terminal};
 use crate::core::time::UnixMillis;
 use crate::dialect::helix::projector::Projector;
 use crate::dialect::ui::attempts::Attempts;
+use crate::dialect::ui::lead::Lead;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::wire;
 
@@ -54,6 +55,8 @@ pub struct Open {
     pub finish_sent: bool,
     /// Whether content was sent, which a stock client would show twice.
     pub content_sent: bool,
+    /// What it has not said yet, until its reply has begun.
+    pub lead: Option<Lead>,
     /// When it was last given a byte.
     pub written: UnixMillis,
     /// When its wait for a run ends, if it waits.
@@ -98,6 +101,8 @@ pub struct Opening<'a> {
     pub finish_sent: bool,
     /// Whether the prefix holds content.
     pub content_sent: bool,
+    /// Whether frames that only open a reply wait for what they open.
+    pub holds_lead: bool,
 }
 
 /// How a response ended, for its log line.
@@ -188,7 +193,7 @@ impl Host {
         signal: Option<AbortSignal>,
         opening: Opening<'_>,
     ) -> Result<ReadableStream, ReaderError> {
-        let Opening { dialect, reader, lens, projector, prefix, finish_sent, content_sent } = opening;
+        let Opening { dialect, reader, lens, projector, prefix, finish_sent, content_sent, holds_lead } = opening;
         let id = self.readers.next.get();
         self.readers.next.set(id.wrapping_add(1));
         let left_already = signal.as_ref().is_some_and(AbortSignal::aborted);
@@ -223,6 +228,7 @@ impl Host {
             projector,
             finish_sent,
             content_sent,
+            lead: holds_lead.then(Lead::default),
             written: now,
             parked_until: parked.then(|| now.after(self.config.settings.live_wait)),
             from,

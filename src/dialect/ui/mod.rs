@@ -11,7 +11,8 @@
 //! * [`reopen`]: what a response must send first when it begins in the middle of a run.
 //! * [`writer`]: whatever a producer emits to a run that every client can read, also in the place of a writer that died and
 //!   in a new attempt; `calls` names the calls and repairs the tool chunks.
-//! * [`response`]: the bytes of a chat response; `delta` cuts plain deltas out of their stored frames.
+//! * [`response`]: the bytes of a chat response; `delta` cuts plain deltas out of their stored frames; [`lead`] holds back what only opens a
+//!   reply.
 //! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is; [`identity`] tells a repeat from
 //!   an edit, and where a regenerate cuts.
 //! * [`tool_result`]: the answers to the calls of a stored reply; [`tool_submit`] reads a single one;
@@ -27,6 +28,7 @@ mod fold_attempts;
 pub mod fold_calls;
 pub mod held;
 pub mod identity;
+pub mod lead;
 pub mod lens;
 pub mod message;
 mod metadata;

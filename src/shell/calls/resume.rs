@@ -26,6 +26,7 @@ use crate::dialect::ui::lens::{Lens, begun};
 use crate::dialect::ui::reopen::reopen;
 use crate::dialect::ui::replay::{owned_calls, prefix};
 use crate::dialect::ui::response::{OPENING, OPENING_CHUNKS, synthesise};
+use crate::model::agent::Agent;
 use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
 use crate::shell::host::{Host, HostError};
@@ -285,8 +286,9 @@ impl Host {
     fn respond(self: &Rc<Self>, request: &Request, begin: Begin) -> Answer {
         let Begin { run, cursor, opening, lens, content, whole } = begin;
         let projector = self.projector(&run, cursor).map_err(|error| unreadable(&error))?.filter(|_| !whole);
-        let reader = self.session(|session| Reader::open(Scope::Run(run.id), cursor, session.view()));
+        let reader = self.session(|session| Reader::open(Scope::Run(run.id.clone()), cursor, session.view()));
         let reader = reader.map_err(|error| unreadable(&error))?;
+        let holds_lead = opening.is_empty() && !lens.aware && self.opens_late(&run);
         let mut first = OPENING.to_vec();
         let finish_sent = opening.last().is_some_and(|chunk| chunk.kind() == "finish");
         for chunk in opening {
@@ -300,9 +302,17 @@ impl Host {
             prefix: &first,
             finish_sent,
             content_sent: content,
+            holds_lead,
         };
         let stream = self.open_reader(request.signal().into(), opening);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
+    }
+
+    /// Whether a stock client sees nothing of a reply before its first part: behind a chat route, as when it calls the route itself. A
+    /// run that continues a message has one that is shown already.
+    fn opens_late(&self, run: &RunRow) -> bool {
+        let agent = self.config.agents.choose(Some(&run.agent));
+        run.entry != EntryKind::ToolResult && matches!(agent, Ok((_, Agent::Ui(_))))
     }
 
     /// The run-start window (`spec/helix.md` 1.5): a run that is committed and has no chunk yet is waited for, on the log's own wake-ups.

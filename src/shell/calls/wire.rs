@@ -85,6 +85,7 @@ impl Host {
             prefix: OPENING,
             finish_sent: false,
             content_sent: false,
+            holds_lead: false,
         };
         let stream = self.open_reader(request.signal().into(), opening);
         Ok(answer::events(stream.map_err(|error| unopened(&error))?, false))
