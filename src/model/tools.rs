@@ -149,11 +149,11 @@ impl Approvals {
         Self(tools.iter().filter(|tool| tool.approval).map(|tool| tool.name.clone()).collect())
     }
 
-    /// The request for an approval that follows a call's input, without an id: the run, which is not known here, gives it one
-    /// ([`crate::core::approval::approval_id`]).
+    /// The request for an approval that follows a call's input. Its id is the call's own here: the run's is not known (`approval_id` of
+    /// [`crate::core::approval`] has both).
     pub fn request(&self, id: &str, name: &str) -> Option<Chunk> {
         let asks = self.0.iter().any(|own| own == name);
-        asks.then(|| Chunk::new("tool-approval-request").with("toolCallId", id))
+        asks.then(|| Chunk::new("tool-approval-request").with("approvalId", id).with("toolCallId", id))
     }
 }
 
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(written("f", Err("cut".into())), ["start-step", "tool-input-error"]);
         assert_eq!(written("g", Ok(json!({}))), ["start-step", "tool-input-available"]);
         let request = Approvals::of(&tools).request("c", "f").unwrap();
-        assert_eq!((request.get("approvalId"), request.text("toolCallId")), (None, Some("c")));
+        assert_eq!((request.text("approvalId"), request.text("toolCallId")), (Some("c"), Some("c")));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::core::time::{Millis, UnixMillis};
 use crate::dialect::ui::resync::{Reason, Resync};
 use crate::dialect::ui::vocabulary::ends_call;
 use crate::dialect::ui::writer::RunWriter;
+use crate::model::agent::Agent;
 use crate::model::ui_route::request::Forwarded;
 
 /// A live producer and what it has not flushed yet.
@@ -122,8 +123,9 @@ impl Host {
         } = launch;
         let answers = continued.as_ref().map(|continued| continued.answers.clone()).unwrap_or_default();
         let made: RefCell<Option<(RunWriter, Vec<Record>)>> = RefCell::new(None);
+        let keeps = matches!(self.config.agents.choose(Some(agent)), Ok((_, Agent::Ui(_))));
         let opening = |opening: &Opening<'_>| {
-            let (writer, records) = open(opening, agent, continued.as_ref(), &abandoned);
+            let (writer, records) = open(opening, (agent, keeps), continued.as_ref(), &abandoned);
             let mut first: Vec<Record> = names.iter().cloned().map(Record::Call).collect();
             first.extend(if held { Vec::new() } else { records.clone() });
             if let Ok(mut slot) = made.try_borrow_mut() {
@@ -346,7 +348,7 @@ impl Host {
 /// The run's writer and its first records.
 fn open(
     opening: &Opening<'_>,
-    agent: &str,
+    (agent, keeps_approvals): (&str, bool),
     continued: Option<&Continued>,
     abandoned: &[(String, Chunk)],
 ) -> (RunWriter, Vec<Record>) {
@@ -355,7 +357,7 @@ fn open(
         Some(continued) => RunWriter::continuing(run, continued.message.clone()),
         None => RunWriter::new(run, opening.message_id.clone()),
     };
-    let mut writer = writer.named(agent).among(opening.calls.clone());
+    let mut writer = writer.named(agent).among(opening.calls.clone()).keeping_approvals(keeps_approvals);
     let mut records = writer.open();
     if let Some(rewound) = opening.rewound.or(opening.displaced) {
         let resync = Resync {

@@ -45,6 +45,8 @@ pub struct RunWriter {
     /// Parts of the continued message, before the run's own.
     inherited: usize,
     calls: Calls,
+    /// Whether ids of approvals stay as the producer says them.
+    keeps_approvals: bool,
     phase: Phase,
     /// Number of the current or last step; 0 before the first.
     step: u32,
@@ -97,6 +99,7 @@ impl RunWriter {
             inherited: fold.parts.len(),
             fold,
             calls: Calls::default(),
+            keeps_approvals: false,
             phase: Phase::Between,
             step: 0,
             attempt: 0,
@@ -119,6 +122,13 @@ impl RunWriter {
     #[must_use]
     pub fn among(mut self, ids: CallIds) -> Self {
         self.calls.ids = ids;
+        self
+    }
+
+    /// The same writer, for a producer whose approvals have ids of its own, also where they equal their calls' ids.
+    #[must_use]
+    pub fn keeping_approvals(mut self, keeps: bool) -> Self {
+        self.keeps_approvals = keeps;
         self
     }
 
@@ -149,8 +159,10 @@ impl RunWriter {
             "start" | "message-metadata" => self.metadata(&mut out, &chunk),
             "start-step" => self.start_step(&mut out),
             "finish-step" => self.finish_step(&mut out),
-            // Our own producers leave the id to the run. An upstream's own stays: the upstream may look for it when it is answered.
-            "tool-approval-request" if chunk.get("approvalId").is_none() => {
+            // Our own producers name the call. An upstream's own id stays: the upstream may look for it when it is answered.
+            "tool-approval-request"
+                if !self.keeps_approvals && chunk.text("approvalId") == chunk.text("toolCallId") =>
+            {
                 let id = approval_id(&self.run, chunk.text("toolCallId").unwrap_or_default());
                 self.content(&mut out, chunk.with("approvalId", id));
             }

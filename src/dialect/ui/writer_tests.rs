@@ -413,3 +413,24 @@ fn a_long_streamed_input_takes_time_in_proportion() {
     // Reading the text so far at each delta takes minutes; in proportion, it is well under a second.
     assert!(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().saturating_sub(began).as_secs() < 10);
 }
+
+#[test]
+fn an_approval_that_is_named_like_its_call_is_the_runs_or_stays_the_routes() {
+    for (keeps, expected) in [(false, ["r::c", "r::c_2"]), (true, ["c", "c_2"])] {
+        let mut writer = writer().keeping_approvals(keeps);
+        writer.open();
+        let named = expected.map(|_| {
+            writer.write(Chunk::new("start-step"));
+            let asked: Vec<Chunk> = [
+                json!({"type": "tool-input-available", "toolCallId": "c", "toolName": "n", "input": 1}),
+                json!({"type": "tool-approval-request", "toolCallId": "c", "approvalId": "c"}),
+            ]
+            .into_iter()
+            .flat_map(|said| stored(&writer.write(chunk(said))))
+            .collect();
+            writer.write(chunk(json!({"type": "tool-output-available", "toolCallId": "c", "output": 1})));
+            asked[1].text("approvalId").unwrap().to_owned()
+        });
+        assert_eq!(named, expected);
+    }
+}

@@ -50,7 +50,7 @@ pub(super) fn asking(command: Command, id_prefix: &str) -> Vec<Line> {
         Command::Approve => {
             lines.push(say("I would like to delete a file. It is not real, and I ask first all the same."));
             lines.extend(input(&id(1), &("delete_file", json!({"path": "/demo/notes.txt"}))));
-            let request = Chunk::new("tool-approval-request").with("toolCallId", id(1));
+            let request = Chunk::new("tool-approval-request").with("approvalId", id(1)).with("toolCallId", id(1));
             lines.push(Line::Chunk(request, 1));
         }
     }
