@@ -116,6 +116,8 @@ codes! {
     ProviderUnavailable = "provider_unavailable", 503, true, "The model could not be reached; try again";
     /// The model API reported an error inside its stream.
     ProviderError = "provider_error", 503, true, "The model reported an error; try again";
+    /// The model answered with content of a kind that is not known here.
+    ProviderContentUnsupported = "provider_content_unsupported", 500, false, "The model answered with content that cannot be shown";
     /// The model's stream is not what its API documents.
     ProviderStreamInvalid = "provider_stream_invalid", 503, true, "The model's answer could not be read; try again";
     /// The model's stream ended before it was finished.

@@ -77,6 +77,21 @@ pub fn settle(text: &str) -> Option<String> {
     found.then_some(settled)
 }
 
+/// Adds a delta to a text of which nothing is shown any more: the halves at the seam become their character.
+pub fn append(text: &mut String, delta: &str) {
+    let seam = text.len().saturating_sub(MARK_BYTES);
+    let first = text.get(seam..).and_then(unmark).filter(|unit| is_first(*unit));
+    let second = unmark(delta).filter(|unit| !is_first(*unit));
+    match first.zip(second).and_then(|(first, second)| char::decode_utf16([first, second]).next()?.ok()) {
+        Some(whole) => {
+            text.truncate(seam);
+            text.push(whole);
+            text.push_str(delta.get(MARK_BYTES..).unwrap_or_default());
+        }
+        None => text.push_str(delta),
+    }
+}
+
 /// Joins the halves in the deltas of one reply. It does nothing before it is [`Joiner::wake`]d.
 #[derive(Clone, Debug, Default)]
 pub struct Joiner {

@@ -6,7 +6,7 @@
 //! What happens to them:
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
-//! * [`batch`]: when a producer's records are flushed.
+//! * [`batch`]: when a producer's records are flushed. [`pulse`]: what of its connection is a sign of life.
 //! * [`retention`]: what is kept, how long, and how far the log is cut.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
 //! * [`snapshot`]: the committed conversation. [`state`]: the custom state beside it, and patches of it.
@@ -36,6 +36,7 @@ pub mod json_line;
 pub mod lenient_json;
 pub mod log;
 pub mod pace;
+pub mod pulse;
 pub mod reader;
 pub mod record;
 pub mod redact;

@@ -29,6 +29,8 @@ pub struct StreamOptions {
     pub approvals: Approvals,
     /// Whether the answer may end in the middle of its turn, to be followed by another one of the same run.
     pub may_pause: bool,
+    /// Names the model that is asked, for what its vendor wants back; empty where nothing is kept.
+    pub origin: String,
 }
 
 /// What is particular to one API: its events as the parts of a reply.

@@ -5,37 +5,20 @@
 
 use serde_json::Value;
 
+use super::waits::{Headers, Waits, said_in};
 use crate::core::error::{Code, Failure};
 use crate::core::redact::quote;
+use crate::core::time::UnixMillis;
 
 /// Longest part of a body that is looked at, in bytes. An error answer that is longer is not an API's.
 pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
-/// A day, in ms: nobody waits longer for a chat reply, so a longer wait says nothing more.
-const MAX_WAIT_MS: f64 = 86_400_000.0;
-
-/// The wait that an answer asks for, in ms, from its `retry-after` (only the form in seconds: a date needs a clock) and its
-/// `retry-after-ms` header, which OpenAI and Azure send and which is finer.
-pub fn retry_after_ms(retry_after: Option<&str>, retry_after_ms: Option<&str>) -> Option<u64> {
-    let number = |text: &str| {
-        let value = text.trim().parse::<f64>().ok()?;
-        (value.is_finite() && value >= 0.0).then_some(value)
-    };
-    // In bounds for the conversion after the cut.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let whole = |value: f64| value.min(MAX_WAIT_MS).ceil() as u64;
-    if let Some(ms) = retry_after_ms.and_then(number) {
-        return Some(whole(ms));
-    }
-    retry_after.and_then(number).map(|seconds| whole(seconds * 1000.0))
-}
-
 /// The failure that an HTTP answer of a model API stands for: any status but 200, or a 200 whose body is not an event stream.
-/// `retry_after_ms` is what [`retry_after_ms`] read.
+/// `heard`: its headers, and when it came.
 pub fn failure_of_response(
     status: u16,
     content_type: Option<&str>,
-    retry_after_ms: Option<u64>,
+    heard: Option<(&Headers, UnixMillis)>,
     body: &[u8],
 ) -> Failure {
     let bounded = body.get(..MAX_ERROR_BODY_BYTES).unwrap_or(body);
@@ -43,7 +26,9 @@ pub fn failure_of_response(
     let html = content_type.is_some_and(|kind| kind.to_ascii_lowercase().contains("text/html"))
         || text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
     let json = if html { None } else { serde_json::from_slice::<Value>(bounded).ok() };
-    let facts = json.as_ref().map(Facts::of_body).unwrap_or_default();
+    let now = heard.map(|(_, now)| now);
+    let facts = json.as_ref().map(|json| Facts::of_body(json, now)).unwrap_or_default();
+    let waits = heard.map(|(headers, now)| Waits::of_headers(headers, now)).unwrap_or_default();
     let code = facts.code().unwrap_or_else(|| match (status, facts.status) {
         // Some servers answer 200 and put the error, and perhaps its status, into the body.
         (200..=299, Some(inner)) if inner >= 400 => code_of_status(inner),
@@ -58,14 +43,14 @@ pub fn failure_of_response(
         facts.to_string()
     };
     Failure {
-        retry_after_ms: retry_after_ms.filter(|_| code.retryable()),
+        retry_after_ms: facts.wait(code, waits),
         ..Failure::new(code, quote(&format!("the model API answered {status}: {what}")))
     }
 }
 
 /// The failure that an error event inside a stream stands for: the whole event, or its `error`.
 pub fn failure_of_event(event: &Value) -> Failure {
-    let facts = Facts::of_body(event);
+    let facts = Facts::of_body(event, None);
     let code = facts
         .code()
         .or_else(|| facts.status.filter(|status| *status >= 400).map(code_of_status))
@@ -73,7 +58,10 @@ pub fn failure_of_event(event: &Value) -> Failure {
     // Inside a stream "unavailable" would be wrong: the API was reached, and it reported.
     let code = if code == Code::ProviderUnavailable { Code::ProviderError } else { code };
     let words = if facts.message.is_empty() { event.to_string() } else { facts.to_string() };
-    Failure::new(code, quote(&format!("the model API reported in its stream: {words}")))
+    Failure {
+        retry_after_ms: facts.wait(code, Waits::default()),
+        ..Failure::new(code, quote(&format!("the model API reported in its stream: {words}")))
+    }
 }
 
 fn code_of_status(status: u16) -> Code {
@@ -101,10 +89,11 @@ struct Facts {
     status: Option<u16>,
     /// Whether the body has an `error`.
     is_error: bool,
+    waits: Waits,
 }
 
 impl Facts {
-    fn of_body(body: &Value) -> Self {
+    fn of_body(body: &Value, now: Option<UnixMillis>) -> Self {
         let mut facts = Self::default();
         // Some gateways wrap the answer in a list.
         let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
@@ -112,6 +101,7 @@ impl Facts {
         facts.is_error = error.is_some();
         let error = error.unwrap_or(body);
         facts.read(error);
+        facts.waits = Waits::of_error(error, now);
         // Azure's content filter names itself one level deeper.
         if let Some(inner) = error.get("innererror") {
             facts.read(inner);
@@ -144,13 +134,25 @@ impl Facts {
         }
     }
 
+    /// The wait, in ms, for a failure of this code. Limits are reset whatever happens, so that their reset is the cure only where they
+    /// are what was met.
+    fn wait(&self, code: Code, headers: Waits) -> Option<u64> {
+        let waits = headers.or(self.waits);
+        let (limited, busy) = (code == Code::ProviderRateLimited, code == Code::ProviderOverloaded);
+        let asked = waits.asked.filter(|_| code.retryable());
+        let said = || said_in(&self.message).filter(|_| limited || busy);
+        asked.or_else(said).or_else(|| waits.reset.filter(|_| limited || (busy && waits.is_used_up)))
+    }
+
     fn code(&self) -> Option<Code> {
         let message = self.message.to_ascii_lowercase();
         let named = |words: &[&str]| self.names.iter().any(|name| words.iter().any(|word| name.contains(word)));
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        // A quota that comes back is a rate: Google says both in the same words, and when.
+        let comes_back = self.waits.asked.is_some() || said_in(&message).is_some();
         if named(&["insufficient_quota", "billing", "insufficient_balance", "insufficient_credits", "quota_exceeded"])
+            || (says(&["exceeded your current quota"]) && !comes_back)
             || says(&[
-                "exceeded your current quota",
                 "insufficient balance",
                 "insufficient credits",
                 "credit balance is too low",
@@ -358,15 +360,37 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_wait() {
-        assert_eq!(retry_after_ms(Some("2"), None), Some(2000));
-        assert_eq!(retry_after_ms(Some("0.5"), None), Some(500));
-        assert_eq!(retry_after_ms(Some("9"), Some("120")), Some(120));
-        assert_eq!(retry_after_ms(Some("Wed, 21 Oct 2026 07:28:00 GMT"), None), None);
-        assert_eq!(retry_after_ms(Some("-1"), Some("NaN")), None);
-        assert_eq!(retry_after_ms(Some("1e300"), None), Some(86_400_000));
-        let failure = failure_of_response(429, None, Some(7), b"");
-        assert_eq!(failure.retry_after_ms, Some(7));
+    fn a_wait_is_told_where_it_is_the_cure() {
+        let now = UnixMillis::new(1_796_112_000_000);
+        let google = r#"[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}]"#;
+        let spent = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota"}}"#;
+        let limited = r#"{"error":{"message":"Limit reached. Please try again in 1.5s.","type":"rate_limit_error"}}"#;
+        for (status, header, body, code, wait) in [
+            (429, ("retry-after-ms", "7"), "", Code::ProviderRateLimited, Some(7)),
+            (503, ("retry-after", "2"), "", Code::ProviderOverloaded, Some(2_000)),
+            (529, ("retry-after", "Tue, 01 Dec 2026 08:00:07 GMT"), "", Code::ProviderOverloaded, Some(7_000)),
+            (401, ("retry-after", "2"), "", Code::ProviderAuth, None),
+            (429, ("x-none", ""), google, Code::ProviderRateLimited, Some(34_500)),
+            (429, ("retry-after", "60"), google, Code::ProviderRateLimited, Some(60_000)),
+            (429, ("retry-after", "60"), spent, Code::ProviderQuota, None),
+            (429, ("x-none", ""), limited, Code::ProviderRateLimited, Some(1_500)),
+            (429, ("x-ratelimit-reset-requests", "1m30s"), "", Code::ProviderRateLimited, Some(90_000)),
+            (
+                429,
+                ("anthropic-ratelimit-tokens-reset", "2026-12-01T08:00:20Z"),
+                "",
+                Code::ProviderRateLimited,
+                Some(20_000),
+            ),
+            (503, ("x-ratelimit-reset-requests", "1m30s"), "", Code::ProviderOverloaded, None),
+            (500, ("x-ratelimit-reset-requests", "1m30s"), "", Code::ProviderUnavailable, None),
+        ] {
+            let headers = [(header.0.to_owned(), header.1.to_owned())];
+            let failure = failure_of_response(status, None, Some((&headers, now)), body.as_bytes());
+            assert_eq!((failure.code, failure.retry_after_ms), (code, wait), "{status} {header:?} {body}");
+        }
+        let event = failure_of_event(&serde_json::from_str::<Value>(google).unwrap());
+        assert_eq!((event.code, event.retry_after_ms), (Code::ProviderRateLimited, Some(34_500)));
     }
 
     #[test]

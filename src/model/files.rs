@@ -76,8 +76,27 @@ fn is_text(media_type: &str) -> bool {
             .any(|kind| bare.starts_with("application/") && bare.ends_with(kind))
 }
 
+/// Bytes as base64, with its padding.
+pub fn encode_base64(bytes: &[u8]) -> String {
+    const ALPHABET: [char; 64] = [
+        'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J', 'K', 'L', 'M', 'N', 'O', 'P', 'Q', 'R', 'S', 'T', 'U', 'V',
+        'W', 'X', 'Y', 'Z', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r',
+        's', 't', 'u', 'v', 'w', 'x', 'y', 'z', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '+', '/',
+    ];
+    let mut text = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
+    for triple in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(triple.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for (place, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+            let digit = usize::try_from(bits >> shift & 0x3F).ok().and_then(|digit| ALPHABET.get(digit));
+            text.push(digit.copied().filter(|_| place <= triple.len()).unwrap_or('='));
+        }
+    }
+    text
+}
+
 /// Decodes base64 in both alphabets, with or without its padding.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity((text.len() / 4).saturating_mul(3));
     let mut held: u32 = 0;
     let mut bits: u32 = 0;
@@ -113,5 +132,8 @@ mod tests {
             assert_eq!(decode_base64(text).as_deref(), Some(bytes.as_bytes()));
         }
         assert_eq!(decode_base64("Zm 9"), None);
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("???>", "Pz8/Pg==")] {
+            assert_eq!(encode_base64(bytes.as_bytes()), text);
+        }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! * [`agent`]: the `AGENTS` configuration.
 //! * [`fields`]: one object of that configuration, read strictly.
-//! * [`parts`]: the parts of a reply, opened and closed in order.
+//! * [`parts`]: the parts of a reply, opened and closed in order. [`sums`]: how much of what an event says is new.
 //! * [`answer`]: an API's answer from its first byte to its end. [`comments`]: what gateways put between its events.
-//! * [`failure`]: what a model API's refusal means.
+//! * [`failure`]: what a model API's refusal means. [`waits`], [`dates`]: how long it asks to wait.
 //! * [`settings`], [`tools`], [`files`], [`history`], [`values`]: what requests to different APIs have in common.
 //! * [`openai`]: the chat-completions API, which many services speak.
 //! * [`anthropic`]: Anthropic's Messages API.
@@ -15,6 +15,7 @@ pub mod agent;
 pub mod answer;
 pub mod anthropic;
 pub mod comments;
+pub mod dates;
 pub mod demo;
 pub mod failure;
 pub mod fields;
@@ -24,6 +25,8 @@ pub mod openai;
 pub mod parts;
 pub mod push_agent;
 pub mod settings;
+pub mod sums;
 pub mod tools;
 pub mod ui_route;
 pub mod values;
+pub mod waits;

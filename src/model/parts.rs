@@ -111,6 +111,27 @@ impl Parts {
         }
     }
 
+    /// Closes the open text or reasoning part with what its provider wants back of the step. Where none is open, a reasoning part without
+    /// words holds it.
+    pub fn close_with(&mut self, metadata: Value) {
+        if self.open.is_none() {
+            self.start(Kind::Reasoning);
+        }
+        if let Some((kind, id)) = self.open.take() {
+            let [_, _, end] = kind.chunk_types();
+            self.chunks.push(Chunk::new(end).with("id", id).with("providerMetadata", metadata));
+        }
+    }
+
+    /// Writes a `file`, whose address is a link or a data URL.
+    pub fn file(&mut self, url: &str, media_type: &str, metadata: Option<Value>) {
+        let chunk = Chunk::new("file").with("url", url).with("mediaType", media_type);
+        self.other(match metadata {
+            Some(metadata) => chunk.with("providerMetadata", metadata),
+            None => chunk,
+        });
+    }
+
     /// Writes a chunk of another kind of part, after closing the open one.
     pub fn other(&mut self, chunk: Chunk) {
         self.close();

@@ -122,7 +122,7 @@ const LOST = 'Not executed: the user went on without answering this call'
 
 for (const version of ['6.0.0', '7-latest']) {
   describe(`three turns with ai ${version}`, () => {
-    for (const [agent, thoughts] of [['completions', {}], ['thinker', { reasoning_content: 'hm' }]]) {
+    for (const [agent, thought] of [['completions', () => ({})], ['thinker', (words) => ({ reasoning_content: words })]]) {
       test(`chat completions, ${agent}`, async () => {
         const bodies = await converse(version, agent)
         const { messages, tools, model: _, ...rest } = bodies.at(-1)
@@ -138,14 +138,15 @@ for (const version of ['6.0.0', '7-latest']) {
               text('File a.csv:\nä,b'),
             ],
           },
-          { role: 'assistant', content: 'I ask.', ...thoughts, tool_calls: [completionCall('call_1', { city: 'Ulm' }), completionCall('call_2', {})] },
+          { role: 'assistant', content: 'I ask.', ...thought('hm'), tool_calls: [completionCall('call_1', { city: 'Ulm' }), completionCall('call_2', {})] },
           { role: 'tool', tool_call_id: 'call_1', content: `Error: ${LOST}` },
           { role: 'tool', tool_call_id: 'call_2', content: `Error: ${LOST}` },
+          { role: 'assistant', content: '(interrupted)', ...thought('') },
           { role: 'user', content: 'And there?' },
           {
             role: 'assistant',
             content: null,
-            ...(agent === 'thinker' ? { reasoning_content: 'of another model' } : {}),
+            ...thought('of another model'),
             tool_calls: [...'abcde'].map((id) => completionCall(id, { city: id })).concat(completionCall('f.1', {}, 'other_tool')),
           },
           { role: 'tool', tool_call_id: 'a', content: '{"sky":"clear"}' },
@@ -154,7 +155,7 @@ for (const version of ['6.0.0', '7-latest']) {
           { role: 'tool', tool_call_id: 'd', content: `Error: ${LOST}` },
           { role: 'tool', tool_call_id: 'e', content: `Error: ${LOST}` },
           { role: 'tool', tool_call_id: 'f.1', content: 'plain' },
-          { role: 'assistant', content: 'Sunny.' },
+          { role: 'assistant', content: 'Sunny.', ...thought('') },
           { role: 'user', content: 'Never mind.' },
         ])
         assert.equal(tools[0].function.name, 'weather')
@@ -238,6 +239,8 @@ describe('the checkers refuse', () => {
     'an unanswered call': [user, { role: 'assistant', content: null, tool_calls: [completionCall('a', {})] }],
     'an answer to nothing': [user, { role: 'tool', tool_call_id: 'a', content: '' }],
     'a blank text': [{ role: 'user', content: '' }],
+    'roles that do not alternate': [user, user],
+    'an end with the assistant': [user, { role: 'assistant', content: 'a' }],
     'an unknown key': [{ ...user, id: 'x' }],
     'reasoning': [user, { role: 'assistant', content: 'a', reasoning_content: 'b' }],
   }

@@ -49,13 +49,15 @@ for (const [api, { answer, text }] of Object.entries(APIS)) {
     test('beyond the number of messages the oldest turns are left out, whole', async () => {
       const s = session(server)
       const sent = []
+      // The user goes on behind the results of the third turn's call; what answers those stands between.
+      const between = producer === 'openai' ? ['(interrupted)'] : []
       for (let n = 0; n < 6; n++) sent.push(await turn(s, 'by count', `q${n}`, `a${n}`, n === 2 ? 'call_2' : undefined))
       assert.deepEqual(sent, [
         ['q0'],
         ['q0', 'a0', 'q1'],
         ['q0', 'a0', 'q1', 'a1', 'q2'],
-        ['q1', 'a1', 'q2', 'a2', 'q3'],
-        ['q2', 'a2', 'q3', 'a3', 'q4'],
+        ['q1', 'a1', 'q2', 'a2', ...between, 'q3'],
+        ['q2', 'a2', ...between, 'q3', 'a3', 'q4'],
         ['q3', 'a3', 'q4', 'a4', 'q5'],
       ])
       assert.equal((await s.snapshot()).body.messages.length, 12, 'all of it is stored')

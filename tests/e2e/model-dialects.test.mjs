@@ -30,9 +30,10 @@ after(async () => {
 
 const calls = (message) => message.parts.filter((p) => p.toolCallId).map((p) => ({ name: p.toolName ?? p.type.slice(5), input: p.input ?? p.rawInput, state: p.state }))
 const sourcesOf = (message) => message.parts.filter((p) => p.type === 'source-url').map((p) => p.url)
+const filesOf = (message) => message.parts.filter((p) => p.type === 'file').map((p) => p.url)
 const whole = (name, input) => ({ name, input, state: 'input-available' })
 
-async function shows(agent, steps, { text = '', reasoning = '', tools = [], sources = [], finish }) {
+async function shows(agent, steps, { text = '', reasoning = '', tools = [], sources = [], files = [], finish }) {
   const s = session(server)
   model.enqueue(steps)
   const got = await s.ask('ask', { agent })
@@ -43,7 +44,7 @@ async function shows(agent, steps, { text = '', reasoning = '', tools = [], sour
     const { reply, status, error } = await foldAll(version, got.raw, [userMessage('ask')])
     assert.equal(status, 'ready', `ai ${version}: ${error?.message}`)
     for (const shown of [reply, body.messages.at(-1)]) {
-      assert.deepEqual([textOf(shown), reasoningOf(shown), calls(shown), sourcesOf(shown)], [text, reasoning, tools, sources], `ai ${version}`)
+      assert.deepEqual([textOf(shown), reasoningOf(shown), calls(shown), sourcesOf(shown), filesOf(shown)], [text, reasoning, tools, sources, files], `ai ${version}`)
     }
     await validateMessages(version, body.messages)
   }
@@ -55,6 +56,7 @@ const delta = (said, finish_reason = null, more = {}) => step.event({ id: 'x', c
 const end = (word) => [delta({}, word), step.done()]
 const call = (fn, more = {}) => ({ type: 'function', function: fn, ...more })
 
+const PICTURE = 'data:image/png;base64,iVBORw0KGgo='
 const completions = {
   'reasoning under its other name': [[delta({ reasoning: 'hm' }), delta({ content: 'a' }), ...end('stop')], { text: 'a', reasoning: 'hm', finish: 'stop' }],
   'reasoning under both names, and null for what is absent': [
@@ -109,6 +111,27 @@ const completions = {
   'an answer that was not streamed': [
     [step.status(200, { choices: [{ index: 0, message: { role: 'assistant', content: 'a', reasoning_content: 'hm' }, finish_reason: 'stop' }] })],
     { text: 'a', reasoning: 'hm', finish: 'stop' },
+  ],
+  'the whole behind its pieces, as a message': [
+    [delta({ reasoning: 'hm' }), delta({ content: 'Hello ' }), delta({ content: 'world' }), step.event({ choices: [{ index: 0, message: { content: 'Hello world', reasoning: 'hm' }, finish_reason: 'stop' }] }), step.done()],
+    { text: 'Hello world', reasoning: 'hm', finish: 'stop' },
+  ],
+  'the whole so far in each delta': [
+    [delta({ content: 'Hello ' }), delta({ content: 'Hello wor' }), delta({ content: 'Hello world' }), ...end('stop')],
+    { text: 'Hello world', finish: 'stop' },
+  ],
+  'the whole arguments behind their pieces': [
+    [
+      delta({ tool_calls: [{ index: 0, id: 'a', ...call({ name: 'f', arguments: '{"x":' }) }] }),
+      delta({ tool_calls: [{ index: 0, function: { arguments: '1}' } }] }),
+      delta({ tool_calls: [{ index: 0, id: 'a', ...call({ name: 'f', arguments: '{"x":1}' }) }] }, 'tool_calls'),
+      step.done(),
+    ],
+    { tools: [whole('f', { x: 1 })], finish: 'tool-calls' },
+  ],
+  'a picture beside its words, and once more in a content part': [
+    [delta({ content: 'Here.', images: [{ type: 'image_url', image_url: { url: PICTURE } }] }), delta({ content: [{ type: 'image_url', image_url: { url: PICTURE } }] }), ...end('stop')],
+    { text: 'Here.', files: [PICTURE], finish: 'stop' },
   ],
   'unreadable words behind the finish reason': [[delta({ content: 'a' }, 'stop'), step.event('{"oops":')], { text: 'a', finish: 'stop' }],
   '[DONE] and no finish reason': [[delta({ content: 'a' }), step.done()], { text: 'a', finish: 'other' }],

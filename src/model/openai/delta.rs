@@ -7,12 +7,14 @@ use crate::model::parts::FinishReason;
 use crate::model::values::{count, list, string};
 
 /// A piece of what the model says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Piece<'a> {
     /// Text of the reply.
     Text(&'a str),
     /// Text of the model's reasoning.
     Reasoning(&'a str),
+    /// A content part that is neither.
+    Other(&'a Value),
 }
 
 /// The choice that is the reply: one asks for one, so it is the one with index 0, or the first when the server numbers none.
@@ -45,8 +47,9 @@ pub fn pieces(delta: &Value) -> Vec<Piece<'_>> {
         Some(part @ Value::Object(_)) => content_part(part, &mut pieces),
         _ => {}
     }
-    // A refusal is the model's answer; a client without the key would see an empty reply.
+    // A refusal is the model's answer; a client without the key would see an empty reply. So is what it says aloud.
     pieces.extend(string(delta, "refusal").map(Piece::Text));
+    pieces.extend(delta.get("audio").and_then(|audio| string(audio, "transcript")).map(Piece::Text));
     pieces.retain(|piece| !matches!(piece, Piece::Text("") | Piece::Reasoning("")));
     pieces
 }
@@ -66,8 +69,23 @@ fn content_part<'a>(part: &'a Value, pieces: &mut Vec<Piece<'a>>) {
                 pieces.extend(inner.as_str().or_else(|| string(inner, "text")).map(Piece::Reasoning));
             }
         }
-        _ => {}
+        // Mistral's marks of what the text rests on.
+        "reference" => {}
+        _ => pieces.push(Piece::Other(part)),
     }
+}
+
+/// Whether a delta has calls.
+pub fn has_calls(delta: &Value) -> bool {
+    !list(delta, "tool_calls").is_empty() || delta.get("function_call").is_some_and(Value::is_object)
+}
+
+/// Whether a delta says anything: words, calls, pictures, sound.
+pub fn says_something(delta: &Value) -> bool {
+    has_calls(delta)
+        || !pieces(delta).is_empty()
+        || ["images", "videos", "files"].iter().any(|key| !list(delta, key).is_empty())
+        || delta.get("audio").is_some_and(Value::is_object)
 }
 
 /// The sources that an event names, as address and title.

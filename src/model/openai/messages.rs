@@ -5,20 +5,20 @@
 
 use serde_json::{Map, Value, json};
 
+use super::conversation::{Conversation, Saying, text_part};
 use super::files::content_part;
+use super::state;
 use crate::model::tools::Call;
 use crate::model::values::{list, string};
 
-/// The API's messages for one UI message. Parts of unknown types (`data-*`, sources) are for the client and are left out.
-pub fn translate(message: &Value, send_reasoning: bool) -> Vec<Value> {
+/// Adds one UI message. Parts of unknown types (`data-*`, sources) are for the client and are left out. `to` names the model that is asked:
+/// what it wants back of its own replies is sent back.
+pub fn add(message: &Value, to: &str, conversation: &mut Conversation) {
     match string(message, "role") {
-        Some("system") => {
-            let text = texts(message);
-            if text.is_empty() { Vec::new() } else { vec![json!({"role": "system", "content": text})] }
-        }
-        Some("user") => user(message).into_iter().collect(),
-        Some("assistant") => assistant(message, send_reasoning),
-        _ => Vec::new(),
+        Some("system") => conversation.system(texts(message)),
+        Some("user") => conversation.user(user(message)),
+        Some("assistant") => assistant(message, to, conversation),
+        _ => {}
     }
 }
 
@@ -28,99 +28,101 @@ fn texts(message: &Value) -> String {
     texts.join("\n")
 }
 
-fn user(message: &Value) -> Option<Value> {
-    let mut content = Vec::new();
-    let mut only_text = true;
-    for part in list(message, "parts") {
-        match string(part, "type") {
-            Some("text") => {
-                let text = string(part, "text").filter(|text| !text.is_empty());
-                content.extend(text.map(|text| json!({"type": "text", "text": text})));
-            }
-            Some("file") => {
-                let file = content_part(part);
-                only_text &= file.as_ref().is_none_or(|file| string(file, "type") == Some("text"));
-                content.extend(file);
-            }
-            _ => {}
-        }
-    }
-    if content.is_empty() {
-        return None;
-    }
-    // Plain text as a plain string: many servers know nothing else.
-    let content = if only_text {
-        let texts: Vec<&str> = content.iter().filter_map(|part| string(part, "text")).collect();
-        Value::String(texts.join("\n"))
-    } else {
-        Value::Array(content)
+fn user(message: &Value) -> Vec<Value> {
+    let part = |part| match string(part, "type")? {
+        "text" => string(part, "text").filter(|text| !text.trim().is_empty()).map(text_part),
+        "file" => content_part(part),
+        _ => None,
     };
-    Some(json!({"role": "user", "content": content}))
+    list(message, "parts").iter().filter_map(part).collect()
 }
 
 /// What the assistant says between two tool results.
 #[derive(Debug, Default)]
 struct Step {
-    text: String,
-    reasoning: String,
-    calls: Vec<Value>,
-    results: Vec<Value>,
+    saying: Saying,
+    /// What came late for calls that were written before, by place.
+    late: Vec<Value>,
+    /// Stands for a file where the model said nothing else.
+    shown: Option<&'static str>,
 }
 
 impl Step {
-    fn end(&mut self, messages: &mut Vec<Value>) {
-        let step = std::mem::take(self);
-        if step.text.is_empty() && step.calls.is_empty() {
-            return;
+    fn end(&mut self, conversation: &mut Conversation) {
+        let Self { mut saying, late, shown } = std::mem::take(self);
+        for (call, state) in saying.calls.iter_mut().zip(late) {
+            if let (Value::Object(call), Value::Object(state)) = (call, state) {
+                call.extend(state);
+            }
         }
-        let mut message = Map::new();
-        message.insert("role".into(), "assistant".into());
-        let text = if step.text.is_empty() { Value::Null } else { Value::String(step.text) };
-        message.insert("content".into(), text);
-        if !step.reasoning.is_empty() {
-            message.insert("reasoning_content".into(), step.reasoning.into());
+        if let Some(shown) = shown.filter(|_| saying.text.trim().is_empty()) {
+            saying.text = shown.to_owned();
         }
-        if !step.calls.is_empty() {
-            message.insert("tool_calls".into(), step.calls.into());
+        conversation.assistant(saying);
+    }
+
+    /// Keys of the message that the vendor wants back.
+    fn keep(&mut self, part: &Value, to: &str) {
+        if let Some(Value::Object(kept)) = state::kept(part, to, "step") {
+            self.saying.state.extend(kept.clone());
         }
-        messages.push(Value::Object(message));
-        messages.extend(step.results);
+        if let Some(Value::Array(late)) = state::kept(part, to, "calls") {
+            self.late.clone_from(late);
+        }
     }
 }
 
-fn assistant(message: &Value, send_reasoning: bool) -> Vec<Value> {
-    let mut messages = Vec::new();
+fn assistant(message: &Value, to: &str, conversation: &mut Conversation) {
     let mut step = Step::default();
     for (index, part) in list(message, "parts").iter().enumerate() {
         match string(part, "type") {
-            Some("step-start") => step.end(&mut messages),
+            Some("step-start") => step.end(conversation),
             Some("text") => {
                 let text = string(part, "text").unwrap_or_default();
                 // Words after a call were said after its result.
-                if !step.calls.is_empty() && !text.is_empty() {
-                    step.end(&mut messages);
+                if !step.saying.calls.is_empty() && !text.is_empty() {
+                    step.end(conversation);
                 }
-                step.text.push_str(text);
+                step.saying.text.push_str(text);
+                step.keep(part, to);
             }
-            Some("reasoning") if send_reasoning => step.reasoning.push_str(string(part, "text").unwrap_or_default()),
+            Some("reasoning") => {
+                step.saying.reasoning.push_str(string(part, "text").unwrap_or_default());
+                step.keep(part, to);
+            }
+            Some("file") => {
+                let is_picture = string(part, "mediaType").is_some_and(|kind| kind.starts_with("image/"));
+                step.shown = Some(if is_picture { "(picture)" } else { "(file)" });
+                // Who drew it can see it.
+                if is_picture && state::is_of(part, to) {
+                    step.saying.pictures.extend(content_part(part));
+                }
+            }
             _ => {
                 if let Some(made) = Call::of_part(part, index) {
-                    call(made, &mut step);
+                    step.keep(part, to);
+                    call(made, state::kept(part, to, "call"), &mut step.saying);
                 }
             }
         }
     }
-    step.end(&mut messages);
-    messages
+    step.end(conversation);
 }
 
-fn call(call: Call, step: &mut Step) {
+fn call(call: Call, state: Option<&Value>, saying: &mut Saying) {
     let Call { id, name, input, result } = call;
     let arguments = input.to_string();
-    step.calls.push(json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}));
+    let mut made = Map::new();
+    made.insert("id".into(), id.clone().into());
+    made.insert("type".into(), "function".into());
+    made.insert("function".into(), json!({"name": name, "arguments": arguments}));
+    if let Some(Value::Object(state)) = state {
+        made.extend(state.clone());
+    }
+    saying.calls.push(Value::Object(made));
     // The API has no other sign of an error.
     let content = if result.is_error { format!("Error: {}", result.text) } else { result.text };
-    step.results.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+    saying.results.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
 }
 
 #[cfg(test)]
@@ -128,8 +130,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The messages of a conversation that goes on behind this one.
     fn say(role: &str, parts: Value) -> Vec<Value> {
-        translate(&json!({"id": "m", "role": role, "parts": parts}), true)
+        let mut conversation = Conversation::new(true);
+        add(&json!({"role": "user", "parts": [{"type": "text", "text": "hi"}]}), "", &mut conversation);
+        if role == "user" {
+            conversation = Conversation::new(true);
+        }
+        add(&json!({"id": "m", "role": role, "parts": parts}), "", &mut conversation);
+        let mut messages = conversation.finish();
+        if role == "assistant" {
+            messages.remove(0);
+            if messages.last().is_some_and(|last| last["role"] == "user") {
+                messages.pop();
+            }
+        }
+        messages
     }
 
     #[test]
@@ -151,7 +167,6 @@ mod tests {
             ]
         );
         assert_eq!(say("user", json!([csv, question])), [json!({"role": "user", "content": "File x.csv:\na\nwhat?"})]);
-        assert!(say("user", json!([])).is_empty());
     }
 
     #[test]
@@ -174,7 +189,7 @@ mod tests {
                 ]}),
                 json!({"role": "tool", "tool_call_id": "1", "content": "{\"y\":2}"}),
                 json!({"role": "tool", "tool_call_id": "2", "content": "Error: bad"}),
-                json!({"role": "assistant", "content": "Done."}),
+                json!({"role": "assistant", "content": "Done.", "reasoning_content": ""}),
             ]
         );
     }
@@ -184,7 +199,7 @@ mod tests {
         assert_eq!(
             say("assistant", json!([{"type": "tool-f", "toolCallId": "1", "state": "input-streaming"}])),
             [
-                json!({"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
+                json!({"role": "assistant", "content": null, "reasoning_content": "", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
                 json!({"role": "tool", "tool_call_id": "1", "content": "Error: the call was abandoned and has no result"}),
             ]
         );

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::messages::translate;
+use super::conversation::Conversation;
+use super::messages::add;
 use super::settings::{KeyHeader, OpenAiSettings};
 use crate::model::history::newest_turns;
 use crate::model::settings::{self, all_headers, key_of_secret};
@@ -27,14 +28,17 @@ pub fn headers(settings: &OpenAiSettings, key: Option<&str>) -> Vec<(String, Str
 
 /// The request's body for a conversation of stored UI messages, of which the newest turns within the settings' bounds are sent.
 pub fn request_body(settings: &OpenAiSettings, history: &[Value]) -> Map<String, Value> {
-    let mut messages = Vec::new();
-    messages.extend(settings.system.as_ref().map(|system| json!({"role": "system", "content": system})));
+    let mut conversation = Conversation::new(settings.send_reasoning);
+    if let Some(system) = &settings.system {
+        conversation.system(system.clone());
+    }
+    let origin = settings.origin();
     for message in newest_turns(history, settings.max_history, settings.max_history_bytes) {
-        messages.extend(translate(message, settings.send_reasoning));
+        add(message, &origin, &mut conversation);
     }
     let mut body = settings.body.clone();
     body.insert("model".into(), settings.model.clone().into());
-    body.insert("messages".into(), messages.into());
+    body.insert("messages".into(), conversation.finish().into());
     if settings.tools.is_empty() {
         // The API refuses these where there are no tools.
         body.remove("tool_choice");

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::core::digest;
 use crate::model::agent::AgentsError;
 use crate::model::fields::Fields;
 use crate::model::settings::{self, Kind};
@@ -26,7 +27,7 @@ pub struct OpenAiSettings {
     pub body: Map<String, Value>,
     /// `tools` that the model may call; the client executes them.
     pub tools: Vec<Tool>,
-    /// `sendReasoning`: whether earlier reasoning is sent back, as `reasoning_content`. Default false.
+    /// `sendReasoning`: whether earlier reasoning is sent back, as `reasoning_content`, empty where there was none. Default false.
     pub send_reasoning: bool,
     /// `includeUsage`: whether token counts are asked for. Default true; for servers that refuse `stream_options`.
     pub include_usage: bool,
@@ -68,6 +69,11 @@ const OWN_KEYS: [&str; 6] = ["model", "messages", "stream", "stream_options", "t
 impl OpenAiSettings {
     /// OpenAI's own address.
     pub const BASE_URL: &str = "https://api.openai.com/v1";
+
+    /// Names the model that is asked, without saying where it is. Stored with what a vendor wants back of a reply: no other takes it.
+    pub fn origin(&self) -> String {
+        digest::short(&format!("{} {}", self.base_url, self.model))
+    }
 
     /// Reads the agent's fields.
     ///

@@ -1,16 +1,22 @@
 //! The event stream of a chat completion as UI message chunks: events, the parts of one step, a finish reason, then `[DONE]` or the end
 //! of the body.
 
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
 
 use super::delta::{self, Piece};
+use super::media::{self, Media, Sound};
+use super::state::{self, State};
 use super::tool_calls::ToolCalls;
 use crate::core::chunk::Chunk;
+use crate::core::digest;
 use crate::core::error::{Code, Failure};
 pub use crate::model::answer::StreamOptions;
 use crate::model::answer::{Answer, End, Translation, parse_document};
 use crate::model::failure::{failure_of_event, failure_of_response};
 use crate::model::parts::{FinishReason, Parts};
+use crate::model::sums::Words;
 use crate::model::values::string;
 
 /// Translates one answer of the chat-completions API.
@@ -21,17 +27,53 @@ pub type CompletionStream = Answer<Completion>;
 pub struct Completion {
     parts: Parts,
     calls: ToolCalls,
+    text: Words,
+    reasoning: Words,
+    sound: Sound,
+    /// Digests of the files that were shown: a whole message repeats them.
+    files: HashSet<String>,
+    state: State,
+    origin: String,
     finish: Option<FinishReason>,
     model: Option<String>,
     usage: Option<Map<String, Value>>,
     is_complete: bool,
 }
 
+/// Where an event says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// In a delta, by nature a piece. `is_last`: the event names the finish reason.
+    Delta { is_last: bool },
+    /// In a message, by nature the whole. `is_alone`: the event has no delta.
+    Message { is_alone: bool },
+}
+
+impl Form {
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Message { .. })
+    }
+
+    fn fresh(self, words: &mut Words, said: &str) -> String {
+        match self {
+            Self::Delta { is_last } => words.delta(said, is_last),
+            Self::Message { is_alone } => words.message(said, is_alone),
+        }
+    }
+}
+
 impl Translation for Completion {
     fn new(options: StreamOptions) -> Self {
+        let StreamOptions { id_prefix, approvals, origin, .. } = options;
         Self {
-            parts: Parts::new(options.id_prefix.clone()),
-            calls: ToolCalls::new(options.id_prefix, options.approvals),
+            parts: Parts::new(id_prefix.clone()),
+            calls: ToolCalls::new(id_prefix, approvals, origin.clone()),
+            text: Words::default(),
+            reasoning: Words::default(),
+            sound: Sound::default(),
+            files: HashSet::new(),
+            state: State::default(),
+            origin,
             finish: None,
             model: None,
             usage: None,
@@ -41,6 +83,7 @@ impl Translation for Completion {
 
     fn event(&mut self, event: &Value) -> Result<(), Failure> {
         if let Some(error) = delta::error(event) {
+            self.pass_on_words();
             return Err(failure_of_event(error));
         }
         if self.model.is_none() {
@@ -54,24 +97,19 @@ impl Translation for Completion {
         }
         // Without a choice: usage alone at the end, or Azure's filter results at the start.
         let Some(choice) = delta::choice(event) else { return Ok(()) };
-        // `message` is the whole of an answer that was not streamed. Perplexity sends it beside each delta, as the sum so far.
-        let said = choice.get("delta").filter(|delta| delta.is_object()).or_else(|| choice.get("message"));
-        if let Some(said) = said {
-            let pieces = delta::pieces(said);
-            if !pieces.is_empty() {
-                self.calls.close_whole(&mut self.parts);
-            }
-            for piece in pieces {
-                match piece {
-                    Piece::Text(text) => self.parts.text(text),
-                    Piece::Reasoning(text) => self.parts.reasoning(text),
-                }
-            }
-            self.calls.read(said, &mut self.parts)?;
+        let finish = delta::finish_word(choice);
+        let delta = choice.get("delta").filter(|delta| delta.is_object());
+        if let Some(delta) = delta {
+            self.say(delta, Form::Delta { is_last: finish.is_some() })?;
         }
-        if let Some(word) = delta::finish_word(choice) {
+        // `message` is the whole of an answer that was not streamed. Some servers send it behind the deltas, Perplexity beside each.
+        if let Some(message) = choice.get("message").filter(|_| !delta.is_some_and(delta::says_something)) {
+            self.say(message, Form::Message { is_alone: delta.is_none() })?;
+        }
+        if let Some(word) = finish {
             self.finish = Some(delta::finish_reason(word));
-            self.calls.close_whole(&mut self.parts);
+            self.pass_on_words();
+            self.calls.close_whole(&mut self.parts, Some(&mut self.state));
         }
         Ok(())
     }
@@ -87,12 +125,20 @@ impl Translation for Completion {
     /// Not done with the finish reason already, because the usage comes after it. Some public servers leave the reason out: content and their
     /// own last word are an answer then, and asking again would cost its price once more.
     fn complete(&mut self, end: End) -> Result<(), Failure> {
-        let said = end == End::Said && (self.parts.has_step() || !self.calls.is_empty()) && self.calls.are_whole();
-        let Some(reason) = self.finish.or(said.then_some(FinishReason::Other)) else {
+        self.pass_on_words();
+        let has_content = self.parts.has_step() || !self.calls.is_empty() || !self.sound.is_empty();
+        let is_done = end == End::Said && has_content && self.calls.are_whole();
+        let Some(reason) = self.finish.or(is_done.then_some(FinishReason::Other)) else {
             return Err(Failure::new(Code::ProviderStreamEnded, format!("{end} without a finish reason")));
         };
-        self.parts.close();
-        self.calls.close_all(&mut self.parts)?;
+        if let Some(sound) = self.sound.take() {
+            self.file(sound);
+        }
+        self.calls.close_all(&mut self.parts, Some(&mut self.state))?;
+        match state::metadata(&self.origin, [("step", self.state.take()), ("calls", self.calls.late())]) {
+            Some(metadata) => self.parts.close_with(metadata),
+            None => self.parts.close(),
+        }
         // "stop" after calls: Gemini, Ollama, and OpenAI when the request forced a tool. What matters is that results are awaited.
         let waits = matches!(reason, FinishReason::Stop | FinishReason::Other) && !self.calls.is_empty();
         let reason = if waits { FinishReason::ToolCalls } else { reason };
@@ -118,6 +164,89 @@ impl Translation for Completion {
 
     fn take(&mut self) -> Vec<Chunk> {
         self.parts.take()
+    }
+}
+
+impl Completion {
+    /// Everything that a delta or a message says.
+    fn say(&mut self, said: &Value, form: Form) -> Result<(), Failure> {
+        self.state.read_step(said, form.is_whole())?;
+        self.words(said, form)?;
+        for file in media::beside(said) {
+            let file = file.ok_or_else(|| media::unknown(&json!({"type": "a picture without an address"})))?;
+            self.pass_on_words();
+            self.file(file);
+        }
+        if let Some(audio) = said.get("audio") {
+            self.sound.read(audio, form.is_whole())?;
+        }
+        if delta::has_calls(said) {
+            self.pass_on_words();
+        }
+        self.calls.read(said, form.is_whole(), &mut self.parts)
+    }
+
+    fn words(&mut self, said: &Value, form: Form) -> Result<(), Failure> {
+        let pieces = delta::pieces(said);
+        let (mut reasoning, mut text) = (String::new(), String::new());
+        for piece in &pieces {
+            match piece {
+                Piece::Reasoning(words) => reasoning.push_str(words),
+                Piece::Text(words) => text.push_str(words),
+                Piece::Other(_) => {}
+            }
+        }
+        // What is said of the one kind ends the wait for more of the other.
+        if !form.is_whole() && !reasoning.is_empty() {
+            let held = self.text.rest();
+            self.write(Piece::Text(&held));
+        }
+        if !form.is_whole() && !text.is_empty() {
+            let held = self.reasoning.rest();
+            self.write(Piece::Reasoning(&held));
+        }
+        let fresh = [form.fresh(&mut self.reasoning, &reasoning), form.fresh(&mut self.text, &text)];
+        // In the order of the event, unless the words are not those of the event.
+        let is_as_said = fresh == [reasoning, text];
+        let [reasoning, text] = fresh;
+        if !is_as_said {
+            self.write(Piece::Reasoning(&reasoning));
+            self.write(Piece::Text(&text));
+        }
+        for piece in pieces {
+            match piece {
+                Piece::Other(part) => match Media::of_part(part) {
+                    Some(file) => self.file(file),
+                    None => return Err(media::unknown(part)),
+                },
+                words if is_as_said => self.write(words),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, piece: Piece<'_>) {
+        let (Piece::Text(words) | Piece::Reasoning(words)) = piece else { return };
+        if words.is_empty() {
+            return;
+        }
+        self.calls.close_whole(&mut self.parts, None);
+        if matches!(piece, Piece::Text(_)) { self.parts.text(words) } else { self.parts.reasoning(words) }
+    }
+
+    /// What was held back as a possible sum is none.
+    fn pass_on_words(&mut self) {
+        let (reasoning, text) = (self.reasoning.rest(), self.text.rest());
+        self.write(Piece::Reasoning(&reasoning));
+        self.write(Piece::Text(&text));
+    }
+
+    fn file(&mut self, file: Media) {
+        if self.files.insert(digest::short(&file.url)) {
+            self.calls.close_whole(&mut self.parts, None);
+            self.parts.file(&file.url, &file.media_type, state::mark(&self.origin));
+        }
     }
 }
 

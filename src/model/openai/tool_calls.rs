@@ -2,10 +2,12 @@
 //!
 //! The API says: each delta names its call by `index`; `id` and `function.name` come with the first one. What servers do: no index
 //! (Mistral once), index 0 for all calls (Gemini), no id, a fresh id on every piece, the name on every piece, the whole call in one piece,
-//! arguments as an object, the whole arguments once more at the end. So a call is found by index, then id, then by being the last one.
+//! arguments as an object, the whole arguments once more at the end, all of them so far in each piece. So a call is found by index, then id,
+//! then by being the last one, and only what is new of its arguments counts.
 
 use serde_json::Value;
 
+use super::state::{self, State};
 use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::lenient_json;
@@ -19,6 +21,8 @@ pub struct ToolCalls {
     /// Begins the ids that are made here.
     prefix: String,
     approvals: Approvals,
+    /// Names the model in the metadata of what it wants back.
+    origin: String,
     calls: Vec<Call>,
 }
 
@@ -30,6 +34,10 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// The last piece, where it may be all the arguments so far as well as a further piece of them: the next one tells. Nothing is written
+    /// meanwhile.
+    rival: Option<String>,
+    state: State,
     /// How much of the arguments has been written as deltas. Nothing is, before the name is known.
     written: usize,
     started: bool,
@@ -44,8 +52,8 @@ impl ToolCalls {
     pub const MAX_ARGUMENT_BYTES: usize = 16 << 20;
 
     /// No calls yet. Ids that the server leaves out begin with `prefix`.
-    pub fn new(prefix: impl Into<String>, approvals: Approvals) -> Self {
-        Self { prefix: prefix.into(), approvals, calls: Vec::new() }
+    pub fn new(prefix: impl Into<String>, approvals: Approvals, origin: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), approvals, origin: origin.into(), calls: Vec::new() }
     }
 
     /// Whether the model has called any tool.
@@ -61,28 +69,38 @@ impl ToolCalls {
         })
     }
 
-    /// Reads the calls of a delta, or of a whole message, and writes what they add.
+    /// Reads the calls of a delta, or of a message, which is a whole and may repeat what deltas have said. Writes what is new.
     ///
     /// # Errors
     /// `ProviderStreamInvalid` beyond the bounds.
-    pub fn read(&mut self, delta: &Value, parts: &mut Parts) -> Result<(), Failure> {
-        for piece in list(delta, "tool_calls") {
+    pub fn read(&mut self, said: &Value, is_whole: bool, parts: &mut Parts) -> Result<(), Failure> {
+        for (place, piece) in list(said, "tool_calls").iter().enumerate() {
             let function = piece.get("function").unwrap_or(&Value::Null);
-            self.piece(piece.get("index").and_then(Value::as_u64), string(piece, "id"), function, parts)?;
+            let index = piece.get("index").and_then(Value::as_u64);
+            let known =
+                is_whole.then(|| self.find_whole(place, string(piece, "id"), string(function, "name"))).flatten();
+            let at = self.piece(known, index, string(piece, "id"), function, parts)?;
+            if let Some(call) = at.and_then(|at| self.calls.get_mut(at)) {
+                call.state.read_call(piece, is_whole)?;
+            }
         }
         // The API's form before it had tools: at most one call, never an id.
-        if let Some(function) = delta.get("function_call").filter(|call| call.is_object()) {
-            self.piece(None, None, function, parts)?;
+        if let Some(function) = said.get("function_call").filter(|call| call.is_object()) {
+            let known = is_whole.then(|| self.find_whole(0, None, string(function, "name"))).flatten();
+            self.piece(known, None, None, function, parts)?;
         }
         Ok(())
     }
 
     /// Writes the input of the calls whose arguments are whole. Called before another part opens and when the server names its finish
-    /// reason; a call whose arguments still lack something stays open.
-    pub fn close_whole(&mut self, parts: &mut Parts) {
-        for call in self.calls.iter_mut().filter(|call| !call.closed && call.started) {
-            if let Some(input) = whole_object(&call.arguments) {
-                call.close(Ok(input), parts, &self.approvals);
+    /// reason; a call whose arguments still lack something stays open. The last of them keeps what the vendor wants back of the `step`.
+    pub fn close_whole(&mut self, parts: &mut Parts, mut step: Option<&mut State>) {
+        let is_whole = |call: &Call| !call.closed && call.started && call.whole().is_some();
+        let last = self.calls.iter().rposition(is_whole);
+        for (at, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| !call.closed && call.started) {
+            if let Some(input) = call.whole() {
+                let step = step.as_deref_mut().filter(|_| last == Some(at)).and_then(State::take);
+                call.close(Ok(input), step, &self.origin, parts, &self.approvals);
             }
         }
     }
@@ -91,7 +109,8 @@ impl ToolCalls {
     ///
     /// # Errors
     /// `ProviderStreamInvalid` for a call that never got a name.
-    pub fn close_all(&mut self, parts: &mut Parts) -> Result<(), Failure> {
+    pub fn close_all(&mut self, parts: &mut Parts, mut step: Option<&mut State>) -> Result<(), Failure> {
+        self.close_whole(parts, step.as_deref_mut());
         for call in self.calls.iter_mut().filter(|call| !call.closed) {
             if call.name.is_empty() {
                 // A server that fills its lists with empty calls says nothing by them.
@@ -101,18 +120,32 @@ impl ToolCalls {
                 }
                 return Err(Failure::new(Code::ProviderStreamInvalid, "a tool call of the model has no name"));
             }
-            call.close(parse_arguments(&call.arguments), parts, &self.approvals);
+            let step = step.as_deref_mut().and_then(State::take);
+            call.close(parse_arguments(&call.arguments), step, &self.origin, parts, &self.approvals);
         }
         Ok(())
     }
 
+    /// What the vendor wants back of calls whose input was written before it said so: a list with one entry for each call.
+    pub fn late(&mut self) -> Option<Value> {
+        let late: Vec<Value> = self
+            .calls
+            .iter_mut()
+            .filter(|call| call.started)
+            .map(|call| call.state.take().unwrap_or_default())
+            .collect();
+        late.iter().any(|state| !state.is_null()).then(|| late.into())
+    }
+
+    /// Reads a piece of the call that is `known`, or of the one that it continues or begins; the answer is that call's place.
     fn piece(
         &mut self,
+        known: Option<usize>,
         index: Option<u64>,
         id: Option<&str>,
         function: &Value,
         parts: &mut Parts,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<usize>, Failure> {
         let id = id.filter(|id| !id.is_empty());
         let name = string(function, "name").filter(|name| !name.is_empty());
         let arguments = match function.get("arguments") {
@@ -124,24 +157,41 @@ impl ToolCalls {
         if self.calls.len() >= Self::MAX_CALLS || held.saturating_add(arguments.len()) > Self::MAX_ARGUMENT_BYTES {
             return Err(Failure::new(Code::ProviderStreamInvalid, "the model's tool calls exceed the limit"));
         }
-        let position = match self.find(index, id, name, &arguments) {
+        let position = match known.or_else(|| self.find(index, id, name, &arguments)) {
             Some(position) => position,
             None => {
-                self.close_whole(parts);
+                self.close_whole(parts, None);
                 self.open(index, id)
             }
         };
-        let Some(call) = self.calls.get_mut(position) else { return Ok(()) };
+        let Some(call) = self.calls.get_mut(position) else { return Ok(None) };
         if call.closed {
             // Arguments after their end: white space, or the whole once more.
-            return Ok(());
+            return Ok(Some(position));
         }
         if call.name.is_empty() {
             call.name = name.unwrap_or_default().to_owned();
         }
-        call.arguments.push_str(&arguments);
+        if known.is_some() {
+            call.whole_arguments(arguments);
+        } else {
+            call.more_arguments(&arguments);
+        }
         call.write(parts);
-        Ok(())
+        Ok(Some(position))
+    }
+
+    /// The call that a whole message repeats: by its id, else by its place, if it may be that one.
+    fn find_whole(&self, place: usize, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+        let id = id.filter(|id| !id.is_empty());
+        let by_id = id.and_then(|id| self.calls.iter().position(|call| call.given.as_deref() == Some(id)));
+        let name = name.filter(|name| !name.is_empty());
+        by_id.or_else(|| {
+            let call = self.calls.get(place)?;
+            let is_other = call.given.is_some() && id.is_some() && call.given.as_deref() != id;
+            let is_named = call.name.is_empty() || name.is_none_or(|name| call.name == name);
+            (!is_other && is_named).then_some(place)
+        })
     }
 
     /// The call that a piece continues, or none when it begins one.
@@ -188,6 +238,8 @@ impl ToolCalls {
             id: own,
             name: String::new(),
             arguments: String::new(),
+            rival: None,
+            state: State::default(),
             written: 0,
             started: false,
             closed: false,
@@ -197,6 +249,45 @@ impl ToolCalls {
 }
 
 impl Call {
+    /// Takes a piece of the arguments, or all of them so far. A piece that begins as all so far do is no piece if JSON could not go on
+    /// with it: where no value may begin. Else the next piece, or the end, tells.
+    fn more_arguments(&mut self, more: &str) {
+        if more.is_empty() {
+            return;
+        }
+        if let Some(rival) = self.rival.take() {
+            if more.starts_with(&rival) {
+                self.arguments.clear();
+            }
+        } else if !self.arguments.is_empty() && whole_object(&self.arguments).is_some() {
+            // Behind their end: white space, or the whole once more.
+            return;
+        } else if self.arguments.starts_with('{') && more.starts_with(&self.arguments) {
+            if !may_begin_value(&self.arguments) {
+                self.arguments.clear();
+            } else {
+                self.rival = Some(more.to_owned());
+            }
+        }
+        self.arguments.push_str(more);
+    }
+
+    /// Takes the arguments of a whole message.
+    fn whole_arguments(&mut self, whole: String) {
+        let (old, new) = (whole_object(&self.arguments), whole_object(&whole));
+        if whole.starts_with(&self.arguments) || (old.is_none() && new.is_some()) {
+            self.rival = None;
+            // What was written cannot be taken back; the input's own chunk has all.
+            self.written = if whole.starts_with(&self.arguments) { self.written } else { whole.len() };
+            self.arguments = whole;
+        }
+    }
+
+    /// The arguments, when they are an object that has ended; of two readings the one that has.
+    fn whole(&self) -> Option<Value> {
+        whole_object(&self.arguments).or_else(|| whole_object(self.rival.as_deref()?))
+    }
+
     /// Writes the start once the name is known, and the arguments that have not been written.
     fn write(&mut self, parts: &mut Parts) {
         if self.name.is_empty() {
@@ -206,17 +297,44 @@ impl Call {
             let start = Chunk::new("tool-input-start");
             parts.other(start.with("toolCallId", self.id.clone()).with("toolName", self.name.clone()));
         }
-        if let Some(fresh) = self.arguments.get(self.written..).filter(|fresh| !fresh.is_empty()) {
+        let fresh = self.arguments.get(self.written..).filter(|_| self.rival.is_none());
+        if let Some(fresh) = fresh.filter(|fresh| !fresh.is_empty()) {
             let delta = Chunk::new("tool-input-delta");
             parts.other(delta.with("toolCallId", self.id.clone()).with("inputTextDelta", fresh));
             self.written = self.arguments.len();
         }
     }
 
-    fn close(&mut self, input: Result<Value, String>, parts: &mut Parts, approvals: &Approvals) {
+    fn close(
+        &mut self,
+        input: Result<Value, String>,
+        step: Option<Value>,
+        origin: &str,
+        parts: &mut Parts,
+        approvals: &Approvals,
+    ) {
         self.closed = true;
-        write_input(parts, input_chunk(&self.id, &self.name, input, &self.arguments), approvals);
+        let chunk = input_chunk(&self.id, &self.name, input, &self.arguments);
+        let chunk = match state::metadata(origin, [("step", step), ("call", self.state.take())]) {
+            Some(metadata) => chunk.with("providerMetadata", metadata),
+            None => chunk,
+        };
+        write_input(parts, chunk, approvals);
     }
+}
+
+/// Whether a value may begin where this JSON was cut.
+fn may_begin_value(json: &str) -> bool {
+    let (mut in_text, mut is_escaped) = (false, false);
+    for c in json.chars() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if in_text => is_escaped = true,
+            '"' => in_text = !in_text,
+            _ => {}
+        }
+    }
+    !in_text && json.trim_end().ends_with([':', '[', ','])
 }
 
 /// The arguments, when they are an object that has ended.
@@ -235,11 +353,11 @@ mod tests {
     /// The calls that come out, as `id name input`, and the kinds of all chunks.
     fn run(deltas: &[Value]) -> (Vec<String>, Vec<String>) {
         let mut parts = Parts::new("");
-        let mut calls = ToolCalls::new("x", Approvals::default());
+        let mut calls = ToolCalls::new("x", Approvals::default(), "");
         for delta in deltas {
-            calls.read(delta, &mut parts).unwrap();
+            calls.read(delta, false, &mut parts).unwrap();
         }
-        calls.close_all(&mut parts).unwrap();
+        calls.close_all(&mut parts, None).unwrap();
         let chunks = parts.take();
         let done = chunks.iter().filter(|chunk| chunk.get("input").is_some()).map(|chunk| {
             format!(
@@ -328,10 +446,10 @@ mod tests {
 
     #[test]
     fn a_call_without_a_name_is_a_failure() {
-        let mut calls = ToolCalls::new("", Approvals::default());
+        let mut calls = ToolCalls::new("", Approvals::default(), "");
         let mut parts = Parts::new("");
-        calls.read(&one(json!(0), json!("a"), Value::Null, json!("{}")), &mut parts).unwrap();
+        calls.read(&one(json!(0), json!("a"), Value::Null, json!("{}")), false, &mut parts).unwrap();
         assert!(parts.take().is_empty());
-        assert_eq!(calls.close_all(&mut parts).unwrap_err().code, Code::ProviderStreamInvalid);
+        assert_eq!(calls.close_all(&mut parts, None).unwrap_err().code, Code::ProviderStreamInvalid);
     }
 }

@@ -19,9 +19,10 @@ use crate::core::halves::Joiner;
 use crate::core::lenient_json;
 use crate::core::redact::quote;
 use crate::core::run::Outcome;
-use crate::core::time::Millis;
+use crate::core::time::{Millis, UnixMillis};
 use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response};
 use crate::model::parts::Batch;
+use crate::model::waits::Headers;
 
 /// Deepest nesting of a chunk: inside a stored message, two levels deeper, it is below the 128 at which `serde_json` stops reading.
 const MAX_DEPTH: usize = 120;
@@ -66,16 +67,16 @@ impl RouteStream {
         Self { forwards_errors, ..Self::default() }
     }
 
-    /// What an answer that is no stream stands for: any status but 200. `retry_after_ms`: the wait that its headers ask for.
+    /// What an answer that is no stream stands for: any status but 200. `heard`: its headers, and when it came.
     pub fn refused(
         &self,
         status: u16,
         content_type: Option<&str>,
-        retry_after_ms: Option<u64>,
+        heard: Option<(&Headers, UnixMillis)>,
         body: &[u8],
     ) -> Failure {
         let said = words::of_refusal(status, content_type, body).filter(|_| self.forwards_errors);
-        let classified = failure_of_response(status, content_type, retry_after_ms, body);
+        let classified = failure_of_response(status, content_type, heard, body);
         let text = String::from_utf8_lossy(body.get(..MAX_ERROR_BODY_BYTES).unwrap_or(body));
         Failure { internal: quote(&format!("the route answered {status}: {text}")), words: said, ..classified }
     }

@@ -140,8 +140,14 @@ fn the_words_of_an_error_part_reach_clients_whole_and_the_log_without_keys() {
 
 #[test]
 fn a_refusal_has_its_own_words_and_its_class() {
+    let headers = [("retry-after-ms".to_owned(), "7".to_owned())];
     let refused = |forwards, status, body: &str| {
-        RouteStream::new(forwards).refused(status, Some("application/json"), Some(7), body.as_bytes())
+        RouteStream::new(forwards).refused(
+            status,
+            Some("application/json"),
+            Some((&headers, UnixMillis::new(0))),
+            body.as_bytes(),
+        )
     };
     let failure = refused(true, 429, r#"{"error":"Daily limit reached"}"#);
     assert_eq!((failure.code, failure.retry_after_ms), (Code::ProviderRateLimited, Some(7)));

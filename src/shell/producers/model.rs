@@ -19,7 +19,7 @@ pub(super) async fn openai(job: &Job, settings: &OpenAiSettings, history: &[Valu
     let address = openai::request::endpoint(&settings.base_url);
     let headers = openai::request::headers(settings, key.as_deref());
     let body = openai::request::request_body(settings, history);
-    ask(job, address, headers, body, &mut CompletionStream::new(options(job, &settings.tools))).await
+    ask(job, address, headers, body, &mut CompletionStream::new(options(job, &settings.tools, settings.origin()))).await
 }
 
 pub(super) async fn anthropic(job: &Job, settings: &AnthropicSettings, mut history: Vec<Value>) -> Produced {
@@ -32,7 +32,7 @@ pub(super) async fn anthropic(job: &Job, settings: &AnthropicSettings, mut histo
         let options = StreamOptions {
             id_prefix: anthropic::request::id_prefix(&id_prefix(&job.host), answer),
             may_pause: answer < anthropic::request::MAX_ANSWERS,
-            ..options(job, &settings.tools)
+            ..options(job, &settings.tools, String::new())
         };
         let mut reply = MessageStream::new(options);
         let produced = ask(job, address.clone(), headers.clone(), body, &mut reply).await?;
@@ -57,8 +57,8 @@ async fn ask<T: Translation>(
     relay(job, outgoing, reply).await
 }
 
-fn options(job: &Job, tools: &[Tool]) -> StreamOptions {
-    StreamOptions { id_prefix: id_prefix(&job.host), approvals: Approvals::of(tools), may_pause: false }
+fn options(job: &Job, tools: &[Tool], origin: String) -> StreamOptions {
+    StreamOptions { id_prefix: id_prefix(&job.host), approvals: Approvals::of(tools), may_pause: false, origin }
 }
 
 /// The value of the secret that an agent names.

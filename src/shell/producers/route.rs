@@ -75,8 +75,8 @@ impl Reply for Route {
     }
 
     fn refused(&self, refusal: &Refusal<'_>) -> Failure {
-        let Refusal { status, content_type, retry_after_ms, body } = *refusal;
-        self.stream.refused(status, content_type, retry_after_ms, body)
+        let Refusal { status, content_type, heard, body } = *refusal;
+        self.stream.refused(status, content_type, heard, body)
     }
 
     fn silence(&self) -> Option<Millis> {

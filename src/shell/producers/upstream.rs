@@ -9,11 +9,13 @@ use worker::Env;
 
 use super::{Job, Produced};
 use crate::core::error::{Code, Failure};
+use crate::core::pulse::{MUTE_LEASES, Pulse, Sign};
 use crate::core::redact::{hide, quote, secrets_of};
 use crate::core::run::Outcome;
 use crate::core::time::{Millis, UnixMillis};
-use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response, retry_after_ms};
+use crate::model::failure::{MAX_ERROR_BODY_BYTES, failure_of_response};
 use crate::model::parts::Batch;
+use crate::model::waits::{Headers, Waits, is_about_waiting};
 use crate::shell::bindings::{self, Fetcher, error_text};
 use crate::shell::clock::{now, sleep};
 use crate::shell::incoming;
@@ -39,8 +41,8 @@ pub(super) trait Reply {
 
     /// What an answer with another status than 200 stands for.
     fn refused(&self, refusal: &Refusal<'_>) -> Failure {
-        let Refusal { status, content_type, retry_after_ms, body } = *refusal;
-        failure_of_response(status, content_type, retry_after_ms, body)
+        let Refusal { status, content_type, heard, body } = *refusal;
+        failure_of_response(status, content_type, heard, body)
     }
 
     /// How long the other side may say nothing while its connection stands. Without it the run's lease decides.
@@ -59,15 +61,11 @@ pub(super) trait Reply {
 pub(super) struct Refusal<'a> {
     pub status: u16,
     pub content_type: Option<&'a str>,
-    /// The wait that its headers ask for.
-    pub retry_after_ms: Option<u64>,
+    /// Its headers that may ask for a wait, and when it came.
+    pub heard: Option<(&'a Headers, UnixMillis)>,
     /// The beginning of its body.
     pub body: &'a [u8],
 }
-
-/// Bytes of an event that is not whole yet which count as a sign of life. Fewer, without the end of a line, do not: who drips a byte a second
-/// would never lapse.
-const SIGN_OF_LIFE: usize = 1 << 10;
 
 /// Sends the request and feeds the run with what the answer says, until its end. A status other than 200 is a failure; a redirect is not
 /// followed, because headers must not travel to another host.
@@ -93,7 +91,7 @@ async fn relayed(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produc
     }
     let mut reader = reader_of(&response);
     until = patience(reply);
-    let mut waiting = 0_usize;
+    let mut pulse = Pulse::new(reply.silence().unwrap_or(job.host.config.settings.lease), now());
     loop {
         if let Some(outcome) = reply.outcome() {
             if let Some(reader) = &reader {
@@ -104,24 +102,47 @@ async fn relayed(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produc
         let batch = match hear(job, until, read(&mut reader)).await {
             None => reply.silent(),
             Some(Ok(Some(bytes))) => {
-                waiting = waiting.saturating_add(bytes.len());
-                if waiting >= SIGN_OF_LIFE || bytes.contains(&b'\n') {
-                    waiting = 0;
-                    until = patience(reply);
-                    job.host.renew(&job.fence);
+                let sign = pulse.heard(now(), &bytes);
+                let batch = reply.push(&bytes);
+                let is_silent = batch == Batch::default() && reply.outcome().is_none();
+                match sign {
+                    Sign::Mute if is_silent => mute(reply),
+                    Sign::Nothing => batch,
+                    Sign::Alive | Sign::Mute => {
+                        until = patience(reply);
+                        job.host.renew(&job.fence);
+                        batch
+                    }
                 }
-                reply.push(&bytes)
             }
             // A body that broke may have said all that it had to say.
             Some(Ok(None) | Err(_)) => reply.end(),
         };
+        if !batch.chunks.is_empty() {
+            pulse.spoke(now());
+        }
         if !job.host.produce(&job.fence, batch.chunks) {
             return Ok(None);
         }
         if let Some(failure) = batch.failure {
+            if let Some(reader) = &reader {
+                let _ = reader.cancel();
+            }
             return Err(failure);
         }
     }
+}
+
+/// The end of an answer that goes on without a word. One that had all its words is complete.
+fn mute(reply: &mut dyn Reply) -> Batch {
+    let Batch { chunks, failure } = reply.silent();
+    let timeout = |failure| {
+        Failure::new(
+            Code::ProviderTimeout,
+            format!("no word for {MUTE_LEASES} times as long as silence may last ({failure})"),
+        )
+    };
+    Batch { chunks, failure: failure.map(timeout) }
 }
 
 /// Until when the other side may say nothing from here on; `None`: the run's lease decides.
@@ -165,22 +186,24 @@ pub(super) fn binding(env: &Env, name: &str) -> Option<Fetcher> {
 /// What an answer that is no stream stands for.
 async fn refusal(response: &Response, reply: &dyn Reply) -> Failure {
     let body = beginning(response).await;
-    let kind = header(response, "content-type");
-    reply.refused(&Refusal {
-        status: response.status(),
-        content_type: kind.as_deref(),
-        retry_after_ms: retry_after(response),
-        body: &body,
-    })
-}
-
-fn header(response: &Response, name: &str) -> Option<String> {
-    response.headers().get(name).ok().flatten()
+    let kind = response.headers().get("content-type").ok().flatten();
+    let headers = waits(response);
+    let heard = Some((headers.as_slice(), now()));
+    reply.refused(&Refusal { status: response.status(), content_type: kind.as_deref(), heard, body: &body })
 }
 
 /// The wait that an answer's headers ask for, in ms.
 pub(super) fn retry_after(response: &Response) -> Option<u64> {
-    retry_after_ms(header(response, "retry-after").as_deref(), header(response, "retry-after-ms").as_deref())
+    Waits::of_headers(&waits(response), now()).asked
+}
+
+/// The headers that may ask for a wait, names in lower case.
+fn waits(response: &Response) -> Vec<(String, String)> {
+    let headers = response.headers();
+    let names = js_sys::try_iter(&headers.keys()).ok().flatten();
+    let names =
+        names.into_iter().flatten().filter_map(|name| name.ok()?.as_string()).filter(|name| is_about_waiting(name));
+    names.filter_map(|name| Some((name.clone(), headers.get(&name).ok().flatten()?))).collect()
 }
 
 /// What is looked at of a body that is no stream.

@@ -126,8 +126,9 @@ async function receive(req, res) {
   return request
 }
 
+/** What the user said last: a message of the API joins those that no reply stands between. */
 function lastUserText({ messages = [] }) {
   const content = messages.findLast((m) => m.role === 'user')?.content ?? ''
-  if (typeof content === 'string') return content
+  if (typeof content === 'string') return content.split('\n\n').at(-1)
   return content.filter((p) => p.type === 'text').map((p) => p.text).join('')
 }

@@ -33,12 +33,19 @@ export function checkCompletionRequest({ headers, body }, { reasoning = false } 
   }
   assert.ok(body.messages.length > 0)
   const awaited = []
+  let before = 'nothing'
   for (const message of body.messages) {
     if (message.role !== 'tool') assert.deepEqual(awaited, [], 'every call is answered before the next message')
+    assert.ok(FOLLOWS[message.role].includes(before), `${message.role} behind ${before}`)
+    before = message.role
     COMPLETION_ROLES[message.role](message, awaited, reasoning)
   }
   assert.deepEqual(awaited, [], 'every call is answered')
+  assert.ok(['user', 'tool'].includes(before), 'the assistant has not the last word')
 }
+
+/** What may stand before a message of each role, for the strictest servers (Mistral, Perplexity, chat templates). */
+const FOLLOWS = { system: ['nothing'], user: ['nothing', 'system', 'assistant'], assistant: ['user', 'tool'], tool: ['assistant', 'tool'] }
 
 const COMPLETION_ROLES = {
   system: (message) => {
