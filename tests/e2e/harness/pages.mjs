@@ -156,5 +156,5 @@ function standInBrowser() {
 }
 
 /** The browser of the machine, for tests that need a real one; undefined where there is none. None is ever downloaded. */
-export const chromium = () => ['/usr/bin/chromium', '/usr/bin/chromium-browser', process.env.CHROMIUM].find((path) => path && existsSync(path))
+export const chromium = () => [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => path && existsSync(path))
 export const playwright = () => createRequire(import.meta.url)('playwright-core')
