@@ -113,13 +113,13 @@ pub enum Entry {
     Send {
         /// The message.
         input: Input,
-        /// The message of the suspended run that this one supersedes, its calls abandoned, as JSON text.
-        abandoned: Option<String>,
+        /// The suspended run that this one supersedes.
+        abandoned: Option<Abandoned>,
     },
     /// The last answers to a suspended run's calls: the new run continues its message.
     Results {
-        /// That message with the answers, as JSON text.
-        message: String,
+        /// That message with the answers, as JSON text; `None` when the run paused before it had stored any.
+        message: Option<String>,
     },
     /// Messages that a producer outside brings, none or several.
     Push {
@@ -127,8 +127,8 @@ pub enum Entry {
         inputs: Vec<(Input, String)>,
         /// Whether a live run is superseded.
         supersede: bool,
-        /// The message of the suspended run that is superseded, its calls abandoned, as JSON text.
-        abandoned: Option<String>,
+        /// The suspended run that is superseded.
+        abandoned: Option<Abandoned>,
     },
     /// A turn once more, or another message in the place of an old one.
     Rewind {
@@ -152,6 +152,13 @@ impl Entry {
         };
         one.into_iter().chain(several.iter().map(|(input, _)| input))
     }
+}
+
+/// A suspended run whose place another one takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Abandoned {
+    /// Its message with the calls given up, as JSON text; `None` when it paused before it had stored any.
+    pub message: Option<String>,
 }
 
 /// Why a conversation is cut back.
@@ -264,11 +271,13 @@ pub enum StopTarget {
     Live(Fence),
 }
 
-/// A dead run that has to be settled.
+/// A run that has to be settled before anything else is answered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
     /// The object that produced the run is gone.
     Orphaned(Fence),
     /// The producer was silent for longer than its lease.
     Lapsed(Fence),
+    /// The run waits, and answers that came earlier are not told yet.
+    Answered(Fence),
 }

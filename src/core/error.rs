@@ -44,6 +44,8 @@ codes! {
     StateRunStartConflict = "state_run_start_conflict", 409, false, "The run could not start";
     /// A request key that was used for another message.
     StateRequestKeyConflict = "state_request_key_conflict", 409, false, "This request key was used for another message";
+    /// An answer to a call that says something else than the one that is held for it.
+    StateAnswerConflict = "state_answer_conflict", 409, false, "This call was answered otherwise";
     /// A request key whose run ended before a later one began.
     StateRequestAlreadyCompleted = "state_request_already_completed", 409, false, "The run of this request key has ended, and another one followed";
     /// A write of a run that no longer holds the session.

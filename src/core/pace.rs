@@ -107,9 +107,11 @@ mod tests {
             entry: EntryKind::Send,
             message_id: MessageId::new("m"),
             message_index: 1,
+            vocabulary: crate::core::run::Vocabulary::Ui,
             start: Cursor::START,
             end: None,
             fault: None,
+            last: None,
             paused: false,
         };
         let mut view = View::default();

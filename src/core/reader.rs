@@ -168,6 +168,17 @@ impl Reader {
         run?.fault.clone()
     }
 
+    /// From a run that has paused to the one that goes on with its message, behind the first `opening` chunks of it. `false` when there
+    /// is none.
+    pub fn go_on(&mut self, opening: u64, view: &View) -> bool {
+        let Scope::Run(id) = &self.scope else { return false };
+        let Some(successor) = view.continuation(id) else { return false };
+        let begin = Cursor::new(successor.start.get().saturating_add(opening)).unwrap_or(successor.start);
+        self.cursor = self.cursor.max(begin);
+        self.scope = Scope::Run(successor.id.clone());
+        true
+    }
+
     /// Whether history is behind the reader.
     pub fn is_live(&self) -> bool {
         self.joined.is_none()

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::ids::MessageId;
-use crate::core::run::EntryKind;
+use crate::core::run::{EntryKind, Vocabulary};
 use crate::core::view::RunView;
 
 fn at(cursor: u64) -> Cursor {
@@ -16,9 +16,11 @@ fn run(id: &str, status: RunStatus, start: u64, end: Option<u64>, error: Option<
         entry: EntryKind::Send,
         message_id: MessageId::new("m"),
         message_index: 1,
+        vocabulary: Vocabulary::Ui,
         start: at(start),
         end: end.map(at),
         fault: error.map(Fault::from),
+        last: None,
         paused: false,
     }
 }
@@ -176,6 +178,27 @@ fn a_reader_that_had_nothing_moves_on_to_the_very_beginning() {
     assert!(reader.move_on(2, false, &view));
     reader.announced();
     assert_eq!(steps(&mut reader, &view), [Next::Slice(at(0), at(4)), Next::Wait]);
+}
+
+#[test]
+fn a_reader_of_a_run_whose_answers_are_there_goes_on_behind_the_next_ones_opening() {
+    let next = RunView { entry: EntryKind::ToolResult, ..run("r2", RunStatus::Running, 5, None, None) };
+    for (next, goes_on) in [
+        (next.clone(), true),
+        (RunView { entry: EntryKind::Send, ..next.clone() }, false),
+        (RunView { message_id: MessageId::new("another"), ..next }, false),
+    ] {
+        let mut view = running(3);
+        let mut reader = Reader::open(Scope::Run(RunId::new("r")), at(3), &view);
+        reader.announced();
+        let paused = RunView { paused: true, ..run("r", RunStatus::Completed, 0, Some(5), None) };
+        view.advance(at(9), 9, StreamStatus::Active, [paused, next]);
+        assert_eq!(steps(&mut reader, &view), [Next::Slice(at(3), at(5)), Next::End(Terminal::Paused)]);
+        assert_eq!(reader.go_on(2, &view), goes_on);
+        if goes_on {
+            assert_eq!(steps(&mut reader, &view), [Next::Slice(at(7), at(9)), Next::Wait]);
+        }
+    }
 }
 
 #[test]

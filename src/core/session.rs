@@ -10,6 +10,7 @@
 //! ```
 
 mod entry;
+mod holding;
 mod keeping;
 pub mod push;
 mod records;
@@ -28,7 +29,7 @@ use super::log::{Log, Ticket};
 use super::record::Record;
 use super::retention::Policy;
 use super::run::{Fence, Outcome, RunStatus};
-use super::storage::{CheckpointKind, CheckpointRow, RunRow, SessionRow, Stored, Write};
+use super::storage::{CheckpointKind, CheckpointRow, HeldRow, RunRow, SessionRow, Stored, Write};
 use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
 use push::last_words;
@@ -77,6 +78,8 @@ pub struct Session {
     checkpoint: Option<CheckpointRow>,
     truncated: Option<CheckpointId>,
     calls: CallIds,
+    /// Answers that came before their run waited for them.
+    held: Vec<HeldRow>,
     log: Log,
     view: View,
     pending: VecDeque<Pending>,
@@ -89,7 +92,7 @@ impl Session {
     /// the object that is gone, unless `producer_alive` says that only the rows were read
     /// again. Then renew the run's lease at once: renewals are in no row.
     pub fn load(stored: Option<Stored>, policy: Policy, producer_alive: bool) -> Self {
-        let Some(Stored { session, run, checkpoint, truncated, last_block, calls }) = stored else {
+        let Some(Stored { session, run, checkpoint, truncated, last_block, calls, held }) = stored else {
             return Self {
                 row: None,
                 run: None,
@@ -99,6 +102,7 @@ impl Session {
                 checkpoint: None,
                 truncated: None,
                 calls: CallIds::default(),
+                held: Vec::new(),
                 log: Log::load(Cursor::START, Cursor::START, None),
                 view: View::default(),
                 pending: VecDeque::new(),
@@ -113,7 +117,8 @@ impl Session {
         let orphaned = !producer_alive && run.as_ref().is_some_and(inside);
         let finished = run.as_ref().filter(|run| run.end.is_some_and(|end| end > session.floor));
         let oldest = finished.and_then(|run| run.ended);
-        let view = View::new(head, session.floor, Some(session.status), run.as_ref().map(RunView::of));
+        let ended = |run: &RunRow| RunView::ended_at(run, checkpoint.as_ref());
+        let view = View::new(head, session.floor, Some(session.status), run.as_ref().map(ended));
         Self {
             log: Log::load(session.floor, head, open),
             calls: CallIds::of_rows(calls, run.as_ref().map_or(0, |run| run.turn)),
@@ -124,6 +129,7 @@ impl Session {
             oldest,
             checkpoint,
             truncated,
+            held,
             view,
             pending: VecDeque::new(),
         }
@@ -239,6 +245,9 @@ impl Session {
         let row = SessionRow { status, ..row };
         writes.push(Write::Run(run.clone()));
         writes.push(Write::Session(row.clone()));
+        if outcome != Outcome::Suspended {
+            writes.extend(self.forget_held());
+        }
         self.run = Some(run);
         self.row = Some(row);
         self.orphaned = false;
@@ -318,7 +327,10 @@ impl Session {
 
     /// The dead run that must be settled before anything else is answered.
     pub fn due(&self, now: UnixMillis) -> Option<Due> {
-        let run = self.run.as_ref().filter(|run| run.status == RunStatus::Running)?;
+        let run = self.run.as_ref().filter(|run| run.status.is_live())?;
+        if run.status == RunStatus::SuspendedClientTool {
+            return (!self.held.is_empty()).then(|| Due::Answered(run.fence()));
+        }
         if self.orphaned {
             Some(Due::Orphaned(run.fence()))
         } else if now >= run.lease_until {
@@ -382,7 +394,7 @@ impl Session {
                 head,
                 bytes: self.log.written_bytes(),
                 status: row.status,
-                runs: ended.into_iter().chain([RunView::of(run)]).collect(),
+                runs: ended.into_iter().chain([RunView::ended_at(run, self.checkpoint.as_ref())]).collect(),
             });
         }
         Effects { writes, chunks, ticket }

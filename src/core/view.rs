@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use super::error::Code;
 use super::ids::{Cursor, MessageId, RunId};
-use super::run::{EntryKind, RunStatus};
+use super::run::{EntryKind, RunStatus, Vocabulary};
 use super::session::StreamStatus;
-use super::storage::RunRow;
+use super::storage::{CheckpointRow, RunRow};
 
 /// Runs whose end is kept in memory for readers that lag behind them.
 const KEPT_RUNS: usize = 16;
@@ -57,19 +57,41 @@ pub struct RunView {
     pub entry: EntryKind,
     /// The message that its response writes.
     pub message_id: MessageId,
-    /// The place of that message in the conversation.
+    /// That message's place in the conversation.
     pub message_index: u32,
+    /// The language of its chunks.
+    pub vocabulary: Vocabulary,
     /// Cursor that precedes its first chunk.
     pub start: Cursor,
     /// Its last chunk, once it has ended.
     pub end: Option<Cursor>,
     /// What ended it, if it failed.
     pub fault: Option<Fault>,
+    /// What its terminal says besides, once a producer outside has ended or paused it.
+    pub last: Option<Rc<LastWords>>,
     /// Whether it had paused before another run took its place: that is how its responses end.
     pub paused: bool,
 }
 
+/// What stands in the terminal of a run whose producer is outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastWords {
+    /// What the producer said with the run's end: `output` and `usage`, as JSON text.
+    pub result: Option<String>,
+    /// The conversation's state then, as JSON text.
+    pub state: Option<String>,
+}
+
 impl RunView {
+    /// As [`RunView::of`], for a run that may have ended at this checkpoint.
+    pub fn ended_at(run: &RunRow, checkpoint: Option<&CheckpointRow>) -> Self {
+        let said = run.push.as_ref().filter(|_| run.end.is_some()).map(|push| {
+            let state = checkpoint.and_then(|last| last.state.clone());
+            Rc::new(LastWords { result: push.result.clone(), state })
+        });
+        Self { last: said, ..Self::of(run) }
+    }
+
     /// The readable part of a run's row.
     pub fn of(run: &RunRow) -> Self {
         Self {
@@ -78,9 +100,11 @@ impl RunView {
             entry: run.entry,
             message_id: run.message_id.clone(),
             message_index: run.message_index,
+            vocabulary: run.vocabulary,
             start: run.start,
             end: run.end,
             fault: (run.status == RunStatus::Failed).then(|| Fault::of(run)),
+            last: None,
             paused: false,
         }
     }
@@ -146,6 +170,12 @@ impl View {
     pub fn successor(&self, id: &RunId) -> Option<&RunView> {
         let at = self.runs.iter().position(|run| run.id == *id)?;
         self.runs.get(at.saturating_add(1))
+    }
+
+    /// The run that goes on with this one's message.
+    pub fn continuation(&self, id: &RunId) -> Option<&RunView> {
+        let (run, next) = self.find(id).zip(self.successor(id))?;
+        (next.entry == EntryKind::ToolResult && next.message_id == run.message_id).then_some(next)
     }
 
     /// Whether the run that came after this one answers the same message once more: its reply stands in the same place.

@@ -7,12 +7,15 @@ use worker::{Response, console_error, console_log};
 
 use super::answer;
 use super::host::{Host, HostError};
+use crate::core::approval::Executor;
 use crate::core::command::WriteRefused;
 use crate::core::ids::{Cursor, RunId};
 use crate::core::record::{Commit, Record};
 use crate::core::run::{EntryKind, Fence, Outcome, Vocabulary};
 use crate::core::storage::{CheckpointKind, RunRow};
 use crate::dialect::push::admit::{Admission, Admitted, Folded, Opened};
+use crate::dialect::push::reason::Refused;
+use crate::dialect::ui::held_answers::settle;
 use crate::dialect::ui::response::OPENING_CHUNKS;
 use crate::dialect::ui::tool_result::abandon;
 
@@ -30,7 +33,8 @@ impl Host {
         }
     }
 
-    /// What the run's next chunk is held against.
+    /// What the run's next chunk is held against, taken out: it is put back ([`Host::keep_admission`]) once what it has admitted is
+    /// stored, and when it has admitted nothing. Dropped, it is read again.
     pub fn admission(&self, fence: &Fence) -> Result<Admission, Response> {
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
         let run = run.map_err(|error| answer::internal(&error))?;
@@ -41,11 +45,29 @@ impl Host {
     /// As [`Host::admission`].
     pub fn admission_of(&self, run: &RunRow) -> Result<Admission, HostError> {
         let head = self.session(|session| session.log().head())?;
-        let known = self.known_admission.try_borrow().ok().and_then(|known| known.clone());
+        let known = self.known_admission.try_borrow_mut().ok().and_then(|mut known| known.take());
         match known {
             Some((id, at, admission)) if id == run.id && at == head => Ok(admission),
             _ => self.read_admission(run),
         }
+    }
+
+    /// Several chunks as records, all or none.
+    pub fn admit_all(
+        &self,
+        fence: &Fence,
+        chunks: impl IntoIterator<Item = Value>,
+    ) -> Result<Result<(Admission, Vec<Record>), Refused>, Response> {
+        let mut admission = self.admission(fence)?;
+        Ok(match admission.admit_all(chunks) {
+            Ok(records) => Ok((admission, records)),
+            Err(refused) => {
+                if refused.index == 0 {
+                    self.keep_admission(fence, admission);
+                }
+                Err(refused)
+            }
+        })
     }
 
     /// Keeps what a stored request has made of it.
@@ -65,14 +87,14 @@ impl Host {
 
     /// The run's chunks are read from its start, so that it is known which calls are its own; one that continues a message and has
     /// committed is read from its last commit.
-    fn read_admission(&self, run: &RunRow) -> Result<Admission, HostError> {
+    pub(super) fn read_admission(&self, run: &RunRow) -> Result<Admission, HostError> {
         let committed = self.session(|session| {
             let last = session.checkpoint().filter(|last| last.run == run.id)?;
             (last.kind == CheckpointKind::Step).then(|| (last.sequence, last.state.clone()))
         })?;
         let state_now = self.session(|session| session.checkpoint().and_then(|last| last.state.clone()))?;
         let continues = run.entry == EntryKind::ToolResult;
-        let base = if continues { Some(self.stored_message(run.message_index)?) } else { None };
+        let base = if continues { self.message_of(run)? } else { None };
         let start = Cursor::new(run.start.get().saturating_add(OPENING_CHUNKS)).unwrap_or(run.start);
         let from = match &committed {
             Some((cursor, _)) if continues => *cursor,
@@ -116,6 +138,7 @@ impl Host {
         match self.admission_of(&RunRow { end: None, ..run.clone() }) {
             Ok(mut admission) => {
                 let own = self.has_own_words(run, &admission);
+                records.extend(admission.answered(&self.held_answers()).into_iter().flat_map(Admitted::records));
                 records.extend(admission.close(true).into_iter().flat_map(Admitted::records));
                 let commit = if own { None } else { self.last_commit(&admission) };
                 records.extend(self.abandoned(run, commit));
@@ -134,8 +157,8 @@ impl Host {
             return Some(Record::Commit(Commit { message: abandon(commit.message), ..commit }));
         }
         let last = self.session(|session| session.checkpoint().cloned()).ok()??;
-        let message = self.stored_message(run.message_index).ok().filter(|_| last.message_count > run.message_index)?;
-        let given_up = abandon(message.clone());
+        let message = self.message_of(run).ok().flatten()?;
+        let given_up = abandon(settle(message.clone(), &self.held_answers(), Executor::Producer).message);
         let commit = Commit { message: given_up, step_count: last.step_count, state: None };
         (commit.message != message).then_some(Record::Commit(commit))
     }
@@ -147,10 +170,11 @@ impl Host {
         let Some(last) = last.filter(|last| last.run == run.id && last.kind == CheckpointKind::Step) else {
             return false;
         };
-        let stored = self.stored_message(run.message_index).ok().filter(|_| last.message_count > run.message_index);
-        last.sequence == admission.at()
-            && stored.is_some()
-            && admission.last().ok().is_some_and(|folded| folded.message != stored)
+        if last.sequence != admission.at() {
+            return false;
+        }
+        let stored = self.message_of(run).ok().flatten();
+        stored.is_some() && admission.last().ok().is_some_and(|folded| folded.message != stored)
     }
 
     /// The commit of a run that ends here, when its chunks make one.

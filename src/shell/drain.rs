@@ -12,20 +12,21 @@ use super::body::Pen;
 use super::clock::{now, sleep};
 use super::host::{Host, HostError};
 use super::readers::{Dialect, Ending, Open};
-use crate::core::chunk::Chunk;
 use crate::core::counters::add;
 use crate::core::ids::Cursor;
 use crate::core::log::Batch;
 use crate::core::pace::Patience;
 use crate::core::reader::{Eviction, Next, Scope, Terminal};
 use crate::core::run::Vocabulary;
-use crate::core::storage::{RunRow, Storage, StorageError};
+use crate::core::storage::{Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
-use crate::core::view::{Fault, View};
+use crate::core::view::{Fault, RunView, View};
 use crate::dialect::helix::projector::Projector;
 use crate::dialect::helix::response::project_helix;
+use crate::dialect::ui::fold::Fold;
 use crate::dialect::ui::lead::Lead;
 use crate::dialect::ui::lens::Lens;
+use crate::dialect::ui::replay::owned_calls;
 use crate::dialect::ui::response::{self as chat, OPENING_CHUNKS, Projected};
 use crate::dialect::wire;
 
@@ -166,6 +167,9 @@ impl Host {
                     turn.again.push(id);
                 }
                 Act::End { terminal: Terminal::Superseded, .. } if self.moves_on(id) => turn.again.push(id),
+                Act::End { terminal: Terminal::Paused, finish_sent: false, .. } if self.goes_on_with(id) => {
+                    turn.again.push(id);
+                }
                 Act::Project { after, until, lens } => self.give_projected(id, &pen, (after, until), &lens, turn),
                 Act::End { terminal, fault, finish_sent, lens } => {
                     let last = last_words(dialect, terminal, fault, finish_sent);
@@ -203,7 +207,38 @@ impl Host {
                     open.lead = open.lead.is_some().then(Lead::default);
                     open.lens = Rc::new(Lens { aware: open.lens.aware, ..Lens::default() });
                     open.finish_sent = false;
-                    open.projector = session.run().and_then(|run| projector_of(run, open.reader.scope()));
+                    open.projector = followed(session.view(), open.reader.scope()).and_then(projector_of);
+                }
+                moved
+            })
+        });
+        matches!(moved, Ok(Some(true)))
+    }
+
+    /// A response whose run has paused with its answers at hand, so that another run goes on with the message at once, follows that run.
+    fn goes_on_with(&self, id: u64) -> bool {
+        let next = self.session(|session| {
+            let scope = self.readers.look(id, |open| open.reader.scope().clone())?;
+            let Scope::Run(run) = scope else { return None };
+            session.view().continuation(&run).cloned()
+        });
+        let Ok(Some(next)) = next else { return false };
+        let Ok(message) = self.stored_message(next.message_index) else { return false };
+        let moved = self.session(|session| {
+            self.readers.change(id, |open| {
+                let moved = open.reader.go_on(OPENING_CHUNKS, session.view());
+                if moved {
+                    // Its client holds the message, the calls that are answered among its parts.
+                    open.lens =
+                        Rc::new(Lens { aware: open.lens.aware, owned: owned_calls(&message), ..Lens::default() });
+                    let begun = open.projector.take();
+                    open.projector = (next.vocabulary == Vocabulary::Helix).then(|| match begun {
+                        Some(begun) => Box::new(begun.followed_by(next.id.clone())),
+                        None => {
+                            let fold = Fold::continuing(message.clone());
+                            Box::new(Projector::continuing(next.id.clone(), &fold).started())
+                        }
+                    });
                 }
                 moved
             })
@@ -333,12 +368,9 @@ impl Host {
             if matches!(terminal, Terminal::Failed(_)) {
                 return last;
             }
-            let result = self.session(|session| {
-                let (run, state) = (session.run()?, session.checkpoint().and_then(|last| last.state.clone()));
-                Some((run.push.as_ref()?.result.clone(), state))
-            });
-            return match result {
-                Ok(Some((result, state))) => wire::end_of_pushed(terminal, result.as_deref(), state.as_deref()),
+            let said = self.session(|session| session.view().run().and_then(|run| run.last.clone()));
+            return match said {
+                Ok(Some(said)) => wire::end_of_pushed(terminal, said.result.as_deref(), said.state.as_deref()),
                 _ => last,
             };
         }
@@ -377,14 +409,18 @@ impl Host {
     }
 }
 
-/// What follows the Helix chunks of a run behind its opening, when that is the run which a reader has moved on to.
-fn projector_of(run: &RunRow, scope: &Scope) -> Option<Box<Projector>> {
-    if run.vocabulary != Vocabulary::Helix || *scope != Scope::Run(run.id.clone()) {
-        return None;
+/// What follows the Helix chunks of a run behind its opening.
+fn projector_of(run: &RunView) -> Option<Box<Projector>> {
+    let projector = || Projector::new(run.id.clone(), run.message_id.clone()).started();
+    (run.vocabulary == Vocabulary::Helix).then(|| Box::new(projector()))
+}
+
+/// The run that a reader follows, as it is durable.
+fn followed<'a>(view: &'a View, scope: &Scope) -> Option<&'a RunView> {
+    match scope {
+        Scope::Run(id) => view.find(id),
+        Scope::Stream => None,
     }
-    let mut projector = Projector::new(run.id.clone(), run.message_id.clone());
-    drop(projector.project(&Chunk::new("start")));
-    Some(Box::new(projector))
 }
 
 /// What comes next for a reader; `None` when it has all there is, or has not asked for more. Whoever is left with less than there is

@@ -31,6 +31,7 @@ use crate::core::session::{Session, keep_alive};
 use crate::core::storage::sql::SqlStorage;
 use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
+use crate::model::ui_route::request::Forwarded;
 
 /// The session's memory could not be used in this turn.
 #[derive(Debug, Error)]
@@ -66,6 +67,8 @@ pub struct Host {
     pub production: RefCell<Option<Production>>,
     /// A run whose first chunk a test holds back.
     pub held_run: RefCell<Option<HeldRun>>,
+    /// What the last held answer's request hands on to a chat route. In memory only: with the object such a route's run dies too.
+    pub held_forward: RefCell<Option<Forwarded>>,
     /// What is known of a run's attempts.
     pub attempts: RefCell<KnownAttempts>,
     /// What is known of the run that a producer outside writes.
@@ -100,6 +103,7 @@ impl Host {
             readers: Readers::default(),
             production: RefCell::new(None),
             held_run: RefCell::default(),
+            held_forward: RefCell::default(),
             attempts: RefCell::default(),
             known_admission: RefCell::default(),
             object,
@@ -196,6 +200,9 @@ impl Host {
         self.generation.set(self.generation.get().wrapping_add(1));
         self.storage.forget();
         self.forget_admission();
+        if let Ok(mut known) = self.attempts.try_borrow_mut() {
+            *known = None;
+        }
         if let Ok(mut slot) = self.session.try_borrow_mut() {
             *slot = None;
         }

@@ -6,6 +6,7 @@
 //!   [`settling`]: how it ends. [`stored`]: its chunks, read from the rows.
 //! * [`admissions`]: what is known of the run that a producer outside writes.
 //! * [`readers`]: open responses; [`drain`] feeds them, [`watch`] looks after them, [`body`] is the stream. [`journal`]: log lines and counters.
+//! * [`holding`]: answers that come while their run still writes.
 //! * [`keeping`]: retention, the size limit, the end of an idle session.
 //! * [`follower`]: another session's stream, followed from here.
 //! * [`answer`], [`request`], [`incoming`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
@@ -21,6 +22,7 @@ mod config;
 mod drain;
 mod entry;
 mod follower;
+mod holding;
 mod host;
 mod incoming;
 mod journal;

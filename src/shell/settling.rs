@@ -19,6 +19,7 @@ use crate::core::run::{EntryKind, Fence, Outcome};
 use crate::core::session::keep_alive;
 use crate::core::storage::{CheckpointKind, RunRow, Storage};
 use crate::core::time::Millis;
+use crate::dialect::ui::held_answers::settle;
 use crate::dialect::ui::tool_result::pending;
 use crate::dialect::ui::writer::RunWriter;
 use crate::model::agent::Agent;
@@ -49,6 +50,11 @@ impl Host {
         let once = matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_))) | Err(_));
         let pause = pause_before_next(failure, run.attempts, settings.max_attempts, settings.lease);
         let (true, false, Some(pause), Ok(upstream)) = (may, once, pause, AbortController::new()) else { return false };
+        if self.would_lose_answers(fence) {
+            // What was answered counts: the reply is kept as far as it came, and goes on from there.
+            let _ = self.conclude(fence, Outcome::Completed);
+            return true;
+        }
         let signal = upstream.signal();
         self.with_production(fence, |production| {
             let records = production.writer.restart_step();
@@ -84,9 +90,14 @@ impl Host {
             Outcome::Completed if self.waits_for_client(fence) => Outcome::Suspended,
             outcome => outcome,
         };
+        let goes_on = outcome == Outcome::Suspended && self.goes_on(fence);
         let Some(mut production) = self.take_production(fence) else { return self.bury(fence, outcome) };
         let mut records = production.batcher.take(now());
+        if !matches!(outcome, Outcome::Completed | Outcome::Suspended) {
+            records.extend(self.keep_answers(fence, &mut production.writer));
+        }
         records.extend(match outcome {
+            Outcome::Suspended if goes_on => production.writer.hand_over(),
             Outcome::Completed | Outcome::Suspended => production.writer.complete(),
             Outcome::Interrupted => production.writer.stop(),
             Outcome::Failed(_) => production.writer.fail(),
@@ -95,12 +106,23 @@ impl Host {
             production.upstream.abort();
         }
         drop(production);
-        let finished = self.finish(fence, outcome, &records);
+        let finished = self.finish(fence, outcome, &records).and_then(|()| self.take_held());
         if let Err(error) = &finished {
             console_error!("session {} run {}: {error}", self.log_name, fence.run);
             self.settle_or_come_back();
         }
         finished
+    }
+
+    /// The answers that are held for a run which is broken off: results stay what they are.
+    fn keep_answers(&self, fence: &Fence, writer: &mut RunWriter) -> Vec<Record> {
+        let held = self.held_answers();
+        let run = self.session(|session| session.run().filter(|run| run.fence() == *fence).cloned()).ok().flatten();
+        let (Some(run), Some(message), false) = (run, writer.fold().message(), held.is_empty()) else {
+            return Vec::new();
+        };
+        let told = settle(message, &held, self.executor(&run)).told;
+        told.into_iter().flat_map(|chunk| writer.inherit(chunk)).collect()
     }
 
     /// As [`Host::settle`], but a producer that is merely silent may first say whether its answer was complete: some model APIs keep the
@@ -127,6 +149,7 @@ impl Host {
     pub fn settle(self: &Rc<Self>) -> Result<(), HostError> {
         match self.session(|session| session.due(now()))? {
             None => Ok(()),
+            Some(Due::Answered(_)) => self.take_held(),
             Some(Due::Lapsed(fence)) if self.with_production(&fence, |_| ()).is_some() => {
                 self.fail(&fence, &Failure::new(Code::ProviderTimeout, "silent for longer than the lease"));
                 Ok(())
@@ -169,7 +192,9 @@ impl Host {
         if run.push.is_some() {
             return self.bury_pushed(&run, outcome);
         }
-        let records = self.writer_of(&run)?.fail();
+        let mut writer = self.writer_of(&run)?;
+        let mut records = self.keep_answers(fence, &mut writer);
+        records.extend(writer.fail());
         console_log!("session {} run {}: settled without its producer", self.log_name, fence.run);
         self.finish(fence, outcome, &records)
     }
@@ -220,6 +245,9 @@ impl Host {
             // One request, one step: a committed one lacks nothing but the run's end.
             Agent::OpenAi(_) | Agent::Anthropic(_) => (steps == 0, writer.is_between_steps()),
         };
+        let held = self.held_answers();
+        let loses = held.iter().any(|answer| writer.takes_back(&answer.tool_call_id));
+        let (again, whole) = if again && loses { (false, true) } else { (again, whole) };
         if !again && !whole {
             return Ok(false);
         }

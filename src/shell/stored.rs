@@ -57,23 +57,51 @@ impl Host {
         if run.attempts <= 1 {
             return Ok(Rc::default());
         }
-        let known = self.attempts.try_borrow().ok().and_then(|known| known.clone());
-        if let Some((_, attempts)) = known.filter(|(id, _)| *id == run.id) {
-            return Ok(attempts);
+        let known = self.attempts.try_borrow().ok().and_then(|known| {
+            known.as_ref().filter(|known| known.run == run.id).map(|known| Rc::clone(&known.attempts))
+        });
+        match known {
+            Some(attempts) => Ok(attempts),
+            None => self.read_attempts(run),
         }
-        self.read_attempts(run)
     }
 
-    /// The attempts of a run of Helix chunks are told by its own chunks.
-    pub fn projected_attempts(&self, run: &RunRow) -> Result<Rc<Attempts>, HostError> {
-        let mut attempts = Attempts::default();
-        let mut projector = Projector::new(run.id.clone(), run.message_id.clone());
-        self.each_stored(run.start, run.end, &mut |stored| {
-            for chunk in projector.project(&stored.chunk) {
-                attempts.see(stored.sequence, &chunk);
+    /// The attempts of a run of Helix chunks, when one has lost its step, or won it back, since this was asked last.
+    pub fn changed_attempts(&self, run: &RunRow) -> Result<Option<Rc<Attempts>>, HostError> {
+        let attempts = self.projected_attempts(run)?;
+        let untold = self.attempts.try_borrow_mut().ok().and_then(|mut known| {
+            let projected = known.as_mut()?.projected.as_mut()?;
+            Some(std::mem::take(&mut projected.untold))
+        });
+        Ok(untold.unwrap_or(true).then_some(attempts))
+    }
+
+    /// The attempts of a run of Helix chunks are told by its own chunks. What is known of them is carried on.
+    fn projected_attempts(&self, run: &RunRow) -> Result<Rc<Attempts>, HostError> {
+        let known = self.attempts.try_borrow_mut().ok().and_then(|mut known| known.take());
+        let known = known.and_then(|known| {
+            let projected = (known.run == run.id).then_some(known.projected).flatten()?;
+            Some((known.attempts, projected))
+        });
+        let (mut attempts, mut projected) = known.unwrap_or_else(|| {
+            let projector = Projector::new(run.id.clone(), run.message_id.clone());
+            (Rc::default(), Box::new(Projected { at: run.start, projector, untold: false }))
+        });
+        let (mut changed, mut at) = (false, projected.at);
+        let all = Rc::make_mut(&mut attempts);
+        self.each_stored(at, run.end, &mut |stored| {
+            for chunk in projected.projector.project(&stored.chunk) {
+                changed |= all.see(stored.sequence, &chunk);
             }
+            at = stored.sequence.cursor();
         })?;
-        Ok(Rc::new(attempts))
+        projected.at = at;
+        projected.untold |= changed;
+        if let Ok(mut known) = self.attempts.try_borrow_mut() {
+            let attempts = Rc::clone(&attempts);
+            *known = Some(Known { run: run.id.clone(), attempts, projected: Some(projected) });
+        }
+        Ok(attempts)
     }
 
     fn read_attempts(&self, run: &RunRow) -> Result<Rc<Attempts>, HostError> {
@@ -90,7 +118,7 @@ impl Host {
         }
         let attempts = Rc::new(attempts);
         if let Ok(mut known) = self.attempts.try_borrow_mut() {
-            *known = Some((run.id.clone(), Rc::clone(&attempts)));
+            *known = Some(Known { run: run.id.clone(), attempts: Rc::clone(&attempts), projected: None });
         }
         Ok(attempts)
     }
@@ -115,4 +143,20 @@ impl Host {
 }
 
 /// What is known of the attempts of the run that was asked about last.
-pub type KnownAttempts = Option<(RunId, Rc<Attempts>)>;
+pub type KnownAttempts = Option<Known>;
+
+/// A run and its attempts.
+pub struct Known {
+    run: RunId,
+    attempts: Rc<Attempts>,
+    /// How far its chunks were looked at, when they are Helix chunks.
+    projected: Option<Box<Projected>>,
+}
+
+/// A run of Helix chunks up to a cursor.
+struct Projected {
+    at: Cursor,
+    projector: Projector,
+    /// Whether the run's responses have to learn of a change.
+    untold: bool,
+}

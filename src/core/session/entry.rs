@@ -10,7 +10,7 @@
 use super::records::{Place, checkpoint_after, chunks_of};
 use super::{Session, StreamStatus};
 use crate::core::caller::Caller;
-use crate::core::command::{Entry, Input, Opening, RewindCause, Rewound, Start, StartRefused, Started};
+use crate::core::command::{Abandoned, Entry, Input, Opening, RewindCause, Rewound, Start, StartRefused, Started};
 use crate::core::ids::{Cursor, MessageId};
 use crate::core::run::{EntryKind, RunStatus};
 use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
@@ -98,9 +98,9 @@ impl Session {
         }
         let user = |input: Input| (input, "user".to_owned());
         let (inputs, rewritten) = match start.entry {
-            Entry::Send { input, abandoned } => (vec![user(input)], abandoned),
-            Entry::Results { message } => (Vec::new(), Some(message)),
-            Entry::Push { inputs, abandoned, .. } => (inputs, abandoned),
+            Entry::Send { input, abandoned } => (vec![user(input)], abandoned.and_then(|run| run.message)),
+            Entry::Results { message } => (Vec::new(), message),
+            Entry::Push { inputs, abandoned, .. } => (inputs, abandoned.and_then(|run| run.message)),
             Entry::Rewind { input, .. } => (input.map(user).into_iter().collect(), None),
         };
         if let (Some(json), Some(previous)) = (rewritten, &self.run) {
@@ -155,6 +155,7 @@ impl Session {
         writes.insert(own_row, Write::Run(run.clone()));
         self.calls = calls;
         writes.extend(self.take_names(turn, &opening));
+        writes.extend(self.forget_held());
 
         let fence = run.fence();
         let superseded = ended.as_ref().filter(|run| run.status == RunStatus::Superseded).map(|run| run.id.clone());
@@ -175,9 +176,9 @@ impl Session {
     fn plan(&self, entry: &Entry, salt: &str, turn: u32) -> Plan {
         let fresh = |index: u32| MessageId::of_reply(salt, turn, index);
         match (entry, &self.run) {
-            (Entry::Results { .. }, Some(run)) => Plan {
+            (Entry::Results { message }, Some(run)) => Plan {
                 kind: EntryKind::ToolResult,
-                keep: self.message_count().max(run.message_index.saturating_add(1)),
+                keep: self.message_count().max(message.as_ref().map_or(0, |_| run.message_index.saturating_add(1))),
                 message_index: run.message_index,
                 message_id: run.message_id.clone(),
             },
@@ -188,9 +189,11 @@ impl Session {
             }
             (entry, run) => {
                 // An abandoned message counts from now on, also if its run never committed it.
+                let rewrites =
+                    |abandoned: &Option<Abandoned>| abandoned.as_ref().is_some_and(|run| run.message.is_some());
                 let (abandons, inputs) = match entry {
-                    Entry::Push { inputs, abandoned, .. } => (abandoned.is_some(), inputs.len()),
-                    Entry::Send { abandoned, .. } => (abandoned.is_some(), 1),
+                    Entry::Push { inputs, abandoned, .. } => (rewrites(abandoned), inputs.len()),
+                    Entry::Send { abandoned, .. } => (rewrites(abandoned), 1),
                     Entry::Results { .. } | Entry::Rewind { .. } => (false, 0),
                 };
                 let written = run.as_ref().filter(|_| abandons).map_or(0, |run| run.message_index.saturating_add(1));

@@ -52,9 +52,13 @@ impl Session {
         [self.watch(now), retention, self.expiry()].into_iter().flatten().min()
     }
 
-    /// The alarms of a running run: its first lease, then every keep-alive.
+    /// The alarms of a running run: its first lease, then every keep-alive. One that waits has an alarm only while its answers are not
+    /// told.
     fn watch(&self, now: UnixMillis) -> Option<UnixMillis> {
-        let run = self.run.as_ref().filter(|run| run.status == RunStatus::Running)?;
+        let run = self.run.as_ref().filter(|run| run.status.is_live())?;
+        if run.status != RunStatus::Running {
+            return (!self.held.is_empty()).then(|| now.after(keep_alive(self.policy.lease)));
+        }
         if run.push.is_some() {
             return Some(run.lease_until);
         }

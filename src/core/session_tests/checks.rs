@@ -167,7 +167,10 @@ impl World {
         assert_eq!(again.authorise(&self.caller), session.authorise(&self.caller));
         assert_eq!((again.log().head(), again.log().floor()), (session.log().head(), session.log().floor()));
         assert_eq!(again.view().status(), facts.stream);
-        assert_eq!(again.view().run(), self.storage.runs().last().map(RunView::of).as_ref());
+        assert_eq!(
+            again.view().run(),
+            self.storage.runs().last().map(|run| RunView::ended_at(run, self.storage.checkpoints().last())).as_ref()
+        );
     }
 
     /// A run's end shows together with the run that came after it.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::model::{Beginning, quoted};
 use super::producers::chunk;
 use super::world::{LEASE, World, checkpoint_id, fence_of, place};
-use crate::core::command::{Entry, Input, Keyed, RewindCause, Rewound, Start};
+use crate::core::command::{Abandoned, Entry, Input, Keyed, RewindCause, Rewound, Start};
 use crate::core::ids::{Cursor, MessageId, RequestKey, RunId};
 use crate::core::record::Record;
 use crate::core::run::{EntryKind, Vocabulary};
@@ -44,22 +44,30 @@ impl World {
         Input { id: MessageId::new(format!("u{text}")), json: quoted(&text) }
     }
 
+    /// What becomes of a suspended run's message: nothing, every other time, while it is not stored.
+    fn rewritten(&mut self) -> Option<String> {
+        let text = self.fresh(0);
+        let facts = self.model.latest();
+        let is_stored = facts.suspended().is_none_or(|run| facts.messages.len() > run.reply);
+        (is_stored || text.len().is_multiple_of(2)).then(|| quoted(&text))
+    }
+
     fn entry(&mut self, wish: &Wish) -> Option<Entry> {
         let facts = self.model.latest();
         let (keep, input) = match *wish {
             Wish::Send { apt } => {
                 let abandons = facts.suspended().is_some() == apt;
-                let abandoned = abandons.then(|| quoted(&self.fresh(0)));
+                let abandoned = abandons.then(|| Abandoned { message: self.rewritten() });
                 return Some(Entry::Send { input: self.input(), abandoned });
             }
             Wish::Push { inputs, supersede, apt } => {
                 let abandons = (supersede && facts.suspended().is_some()) == apt;
-                let abandoned = abandons.then(|| quoted(&self.fresh(0)));
+                let abandoned = abandons.then(|| Abandoned { message: self.rewritten() });
                 let role = |at: usize| if at.is_multiple_of(2) { "user" } else { "assistant" };
                 let inputs = (0..inputs).map(|at| (self.input(), role(at).to_owned())).collect();
                 return Some(Entry::Push { inputs, supersede, abandoned });
             }
-            Wish::Results => return Some(Entry::Results { message: quoted(&self.fresh(0)) }),
+            Wish::Results => return Some(Entry::Results { message: self.rewritten() }),
             Wish::Rewind { keep, input } => (u32::try_from(keep % (facts.messages.len() + 2)).unwrap(), input),
             Wish::GoBack { point, input } => {
                 let ordinal = point % facts.points.len().max(1) + 1;

@@ -4,13 +4,14 @@
 //! * `world`: one session with its storage and confirmations; `entries`, `producers`, `outside`, `keeping` and `readers` are what happens to
 //!   it. Every step is checked against the model, by `checks` and on the spot. `pushed` is the model of producers outside.
 //! * `acts`: what can happen, as data; `interleavings`: random scripts of it.
-//! * `commands`, `suspensions`, `numbers`, `retention`, `snapshots`, `rows`: literal examples, which begin with `examples`.
+//! * `commands`, `suspensions`, `holding`, `numbers`, `retention`, `snapshots`, `rows`: literal examples, which begin with `examples`.
 
 mod acts;
 mod checks;
 mod commands;
 mod entries;
 mod examples;
+mod holding;
 mod interleavings;
 mod keeping;
 mod model;

@@ -189,7 +189,7 @@ impl Facts {
         }
         match entry {
             Entry::Send { input, abandoned } => {
-                if let (Some(json), Some(live)) = (abandoned, live) {
+                if let (Some(json), Some(live)) = (abandoned.as_ref().and_then(|run| run.message.as_ref()), live) {
                     self.say(live.reply, "assistant", live.message.clone(), &live.id, json.clone());
                 }
                 self.say(self.messages.len(), "user", input.id.to_string(), &run.id, input.json.clone());
@@ -200,8 +200,10 @@ impl Facts {
                 run.kind = EntryKind::ToolResult;
                 let live = live.unwrap();
                 (run.reply, run.message) = (live.reply, live.message);
-                run.base = serde_json::from_str(message).unwrap();
-                self.say(run.reply, "assistant", run.message.clone(), &run.id, message.clone());
+                if let Some(message) = message {
+                    run.base = serde_json::from_str(message).unwrap();
+                    self.say(run.reply, "assistant", run.message.clone(), &run.id, message.clone());
+                }
                 self.point(CheckpointKind::Entry, head);
                 self.points.last_mut().unwrap().continues = true;
             }
@@ -216,7 +218,7 @@ impl Facts {
                 run.reply = self.messages.len();
             }
             Entry::Push { inputs, abandoned, .. } => {
-                if let (Some(json), Some(live)) = (abandoned, live) {
+                if let (Some(json), Some(live)) = (abandoned.as_ref().and_then(|run| run.message.as_ref()), live) {
                     self.say(live.reply, "assistant", live.message.clone(), &live.id, json.clone());
                 }
                 for (input, role) in inputs {

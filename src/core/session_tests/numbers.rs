@@ -2,7 +2,7 @@
 
 use super::examples::{LEASE, NOW, POLICY, at, chunk, commit, me, send};
 use crate::core::caller::Caller;
-use crate::core::command::{Due, Entry, Input, Start, StartRefused, Started, WriteRefused};
+use crate::core::command::{Abandoned, Due, Entry, Input, Start, StartRefused, Started, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RunId};
 use crate::core::record::{Commit, Record};
@@ -18,7 +18,8 @@ const OWN_LEASE: Millis = Millis::new(5_000);
 fn brings(inputs: usize, supersede: bool, abandoned: Option<&str>) -> Entry {
     let input = |at: usize| Input { id: MessageId::new(format!("u{at}")), json: format!("\"{at}\"") };
     let inputs = (0..inputs).map(|at| (input(at), "user".to_owned())).collect();
-    Entry::Push { inputs, supersede, abandoned: abandoned.map(str::to_owned) }
+    let abandoned = abandoned.map(|message| Abandoned { message: Some(message.to_owned()) });
+    Entry::Push { inputs, supersede, abandoned }
 }
 
 fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, StartRefused> {
@@ -254,7 +255,7 @@ fn answers_continue_a_paused_run_of_several_messages() {
     storage.apply(&session.commit(NOW, &fence, own(2, &["msg_salt_1_2", "b"], None)).unwrap().writes).unwrap();
     let effects = session.finish_pushed(NOW, &fence, Outcome::Suspended, &[], (1, None)).unwrap();
     storage.apply(&effects.writes).unwrap();
-    let next = begin(&mut session, "r2", Entry::Results { message: "\"answered\"".into() }).unwrap();
+    let next = begin(&mut session, "r2", Entry::Results { message: Some("\"answered\"".into()) }).unwrap();
     storage.apply(&next.effects.writes).unwrap();
     assert_eq!(ids(&storage, &session), ["u0", "u1", "msg_salt_1_2", "b"], "none of them goes");
     assert_eq!((session.expected(&next.fence), next.message_id.as_str()), (Ok(0), "msg_salt_1_2"));
@@ -285,4 +286,38 @@ fn whose_place_a_producer_takes() {
     };
     let messages: Vec<_> = next.effects.writes.iter().filter_map(message).collect();
     assert_eq!(messages, [(2, "\"abandoned\"".to_owned()), (3, "\"0\"".to_owned())]);
+}
+
+#[test]
+fn a_terminal_tells_what_is_durable() {
+    let (storage, mut session, fence) = pushed();
+    let said = |session: &Session| {
+        let run = session.view().run().cloned().unwrap();
+        run.last.map(|last| (run.id.to_string(), last.result.clone(), last.state.clone()))
+    };
+    let end = |session: &mut Session, fence: &Fence, result: &str, state: &str| {
+        let number = session.expected(fence).unwrap();
+        let commit = Commit { message: "said".into(), step_count: 1, state: Some(state.to_owned()) };
+        let word = (number, Some(result.to_owned()));
+        let effects = session.finish_pushed(NOW, fence, Outcome::Completed, &[Record::Commit(commit)], word).unwrap();
+        storage.apply(&effects.writes).unwrap();
+        effects.ticket
+    };
+    let first = end(&mut session, &fence, "{\"output\":1}", "1");
+    assert_eq!(said(&session), None, "the end is written, and not durable");
+    session.confirmed(first);
+    let one = Some(("r1".to_owned(), Some("{\"output\":1}".to_owned()), Some("1".to_owned())));
+    assert_eq!(said(&session), one);
+
+    let next = begin(&mut session, "r2", brings(1, false, None)).unwrap();
+    storage.apply(&next.effects.writes).unwrap();
+    let second = end(&mut session, &next.fence, "{\"output\":2}", "2");
+    assert_eq!(said(&session), one, "what the memory knows of a later run is not told yet");
+    session.confirmed(next.effects.ticket);
+    assert_eq!(said(&session), None, "it runs");
+    session.confirmed(second);
+    let two = Some(("r2".to_owned(), Some("{\"output\":2}".to_owned()), Some("2".to_owned())));
+    assert_eq!(said(&session), two);
+    let loaded = Session::load(storage.load().unwrap(), POLICY, true);
+    assert_eq!(said(&loaded), two, "and it is read again");
 }

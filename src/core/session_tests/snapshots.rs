@@ -129,8 +129,15 @@ fn error_detail_has_no_free_text() {
 fn stored(run: Option<RunStatus>, stream: StreamStatus) -> Session {
     let (_, session, _) = started();
     let run = run.and_then(|status| session.run().cloned().map(|run| crate::core::storage::RunRow { status, ..run }));
-    let stored =
-        Stored { session: row(stream), run, checkpoint: None, truncated: None, last_block: None, calls: Vec::new() };
+    let stored = Stored {
+        session: row(stream),
+        run,
+        checkpoint: None,
+        truncated: None,
+        last_block: None,
+        calls: Vec::new(),
+        held: Vec::new(),
+    };
     Session::load(Some(stored), POLICY, true)
 }
 
@@ -174,6 +181,7 @@ fn state_and_the_latest_rewind_are_told() {
         checkpoint: Some(checkpoint),
         last_block: None,
         calls: Vec::new(),
+        held: Vec::new(),
     };
     let session = Session::load(Some(stored), POLICY, false);
     let body = snapshot::read(&session, &me(), "s1").unwrap().with_messages(&[], false).unwrap();

@@ -1,7 +1,9 @@
 //! Literal examples of a run that waits for answers, and of what takes its place.
 
 use super::examples::{LEASE, NOW, POLICY, at, chunk, commit, me, reload, send, started};
-use crate::core::command::{Entry, Input, RewindCause, Start, StartRefused, Started, StopTarget, WriteRefused};
+use crate::core::command::{
+    Abandoned, Entry, Input, RewindCause, Start, StartRefused, Started, StopTarget, WriteRefused,
+};
 use crate::core::error::{Code, Failure};
 use crate::core::ids::{MessageId, RunId, Sequence, SequenceOutOfRange};
 use crate::core::record::Record;
@@ -12,7 +14,7 @@ use crate::core::storage::double::Double;
 use crate::core::storage::{BlockRow, CheckpointKind, Storage, Stored, Write};
 use crate::core::time::Millis;
 
-fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, StartRefused> {
+pub(super) fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, StartRefused> {
     begin_with(session, run, entry, &[])
 }
 
@@ -45,7 +47,7 @@ fn suspended(commits: bool) -> (Double, Session, Fence) {
 
 fn abandoning(id: &str) -> Entry {
     let Entry::Send { input, .. } = send(id) else { panic!("a send") };
-    Entry::Send { input, abandoned: Some("\"abandoned\"".into()) }
+    Entry::Send { input, abandoned: Some(Abandoned { message: Some("\"abandoned\"".into()) }) }
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn answers_are_for_a_paused_run_and_stand_behind_its_end() {
 #[test]
 fn the_last_answers_continue_the_message_in_another_run() {
     let (storage, mut session, fence) = suspended(true);
-    let next = begin(&mut session, "r2", Entry::Results { message: "\"answered\"".into() }).unwrap();
+    let next = begin(&mut session, "r2", Entry::Results { message: Some("\"answered\"".into()) }).unwrap();
     assert_eq!((next.message_id.as_str(), next.start, next.superseded), ("msg_salt_1_1", at(2), None));
     let [Write::Session(_), Write::Run(before), Write::Run(run), Write::Message(message), Write::Checkpoint(entry)] =
         &next.effects.writes[..]
@@ -111,6 +113,32 @@ fn a_message_that_is_abandoned_keeps_its_place_though_it_was_never_committed() {
         assert_eq!(next.superseded, Some(RunId::new("r1")));
         let ids: Vec<_> = storage.places(3).unwrap().into_iter().map(|place| place.id.to_string()).collect();
         assert_eq!(ids, ["u-r1", "msg_salt_1_1", "u2"]);
+    }
+}
+
+#[test]
+fn a_run_that_paused_before_it_stored_a_message_is_followed_by_any_other() {
+    let abandoned = || Some(Abandoned { message: None });
+    let Entry::Send { input, .. } = send("u2") else { panic!("a send") };
+    for (entry, place, id) in [
+        (Entry::Send { input: input.clone(), abandoned: abandoned() }, 2, "msg_salt_2_2"),
+        (Entry::Push { inputs: Vec::new(), supersede: true, abandoned: abandoned() }, 1, "msg_salt_2_1"),
+        (
+            Entry::Push { inputs: vec![(input, "user".into())], supersede: true, abandoned: abandoned() },
+            2,
+            "msg_salt_2_2",
+        ),
+        (Entry::Results { message: None }, 1, "msg_salt_1_1"),
+    ] {
+        let (storage, mut session, _) = suspended(false);
+        let next = begin(&mut session, "r2", entry).unwrap();
+        storage.apply(&next.effects.writes).unwrap();
+        assert_eq!((session.message_count(), next.message_id.as_str()), (place, id));
+        assert_eq!(storage.messages(place).unwrap().len(), place as usize, "the conversation has no hole");
+        let mut session = reload(&storage);
+        let said = [chunk("answer"), commit("\"said\"", 1)];
+        session.finish(NOW, &next.fence, Outcome::Completed, &said).unwrap();
+        assert_eq!(session.message_count(), place + 1);
     }
 }
 
@@ -179,7 +207,7 @@ fn a_start_that_finds_no_number_changes_nothing() {
     let mut session = Session::load(Some(Stored { last_block, ..stored }), POLICY, true);
     let before = format!("{session:?}");
     let retry = Entry::Rewind { keep: 1, input: None, cause: RewindCause::Retry };
-    for entry in [abandoning("u2"), Entry::Results { message: "1".into() }, retry] {
+    for entry in [abandoning("u2"), Entry::Results { message: Some("1".into()) }, retry] {
         let refused = begin_with(&mut session, "r2", entry, &[chunk("opening")]).unwrap_err();
         assert_eq!((refused, format!("{session:?}")), (StartRefused::Full(SequenceOutOfRange), before.clone()));
     }

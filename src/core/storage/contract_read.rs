@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::cells::untag;
 use super::contract::Operation;
-use super::{BlockRow, CallRow, CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
+use super::{BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, MessageRow, Pushed, RunRow, SessionRow, Write};
 use crate::core::error::Code;
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
 use crate::core::run::{EntryKind, RunStatus, Vocabulary};
@@ -106,6 +106,7 @@ read_rows! {
     }
     BlockRow { key, last, run, attempt, bytes }
     MessageRow { index, id, role, run, json }
+    HeldRow { ordinal, json }
     CheckpointRow { ordinal, id, kind, message_count, sequence, step_count, state, run }
     CallRow { id, own, turn }
 }
@@ -135,6 +136,8 @@ impl Read for Write {
             "TruncateMessages" => Self::TruncateMessages(Read::read(held)?),
             "Checkpoint" => Self::Checkpoint(Read::read(held)?),
             "Call" => Self::Call(Read::read(held)?),
+            "Hold" => Self::Hold(Read::read(held)?),
+            "DropHeld" => Self::DropHeld,
             "DropAll" => Self::DropAll,
             _ => return None,
         })

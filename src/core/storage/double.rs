@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::rows::{
-    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored,
-    Write,
+    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, MessagePlace, MessageRow, RunRow, SessionRow,
+    Stored, Write,
 };
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS, first_of};
@@ -31,6 +31,7 @@ struct Tables {
     messages: BTreeMap<u32, MessageRow>,
     checkpoints: BTreeMap<u32, CheckpointRow>,
     calls: Vec<CallRow>,
+    held: BTreeMap<u32, HeldRow>,
 }
 
 /// In-memory [`Storage`]. `history[0]` is what is durable; each applied transaction adds a state that a crash may lose.
@@ -124,6 +125,12 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
             }
         }
         Write::Call(row) => tables.calls.push(row.clone()),
+        Write::Hold(row) => {
+            if tables.held.insert(row.ordinal, row.clone()).is_some() {
+                return Err(StorageError::Failed("duplicate key".into()));
+            }
+        }
+        Write::DropHeld => tables.held.clear(),
         Write::DropAll => *tables = Tables::default(),
     }
     Ok(())
@@ -143,6 +150,7 @@ impl Storage for Double {
                 (row, block.bytes.len())
             }),
             calls: tables.calls.clone(),
+            held: tables.held.values().cloned().collect(),
         }))
     }
 
@@ -260,6 +268,7 @@ impl Storage for Double {
             ("message", tables.messages.len()),
             ("checkpoint", tables.checkpoints.len()),
             ("call", tables.calls.len()),
+            ("held_answer", tables.held.len()),
         ]
         .map(|(name, rows)| (name.to_owned(), rows as u64))
         .to_vec())

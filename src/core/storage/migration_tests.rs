@@ -1,7 +1,7 @@
 //! A session that an older build has stored, on native SQLite: read as it lies there, migrated by its first write.
 
 use super::native::Native;
-use super::rows::{CallRow, Pushed, RunRow, Write};
+use super::rows::{CallRow, HeldRow, Pushed, RunRow, Write};
 use super::sql::{Sql, SqlStorage};
 use super::{Storage, StorageError};
 use crate::core::block::PARTS;
@@ -30,7 +30,7 @@ const VERSION_1: [&str; 10] = [
 ];
 
 /// The version that this build writes.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 
 fn stored_by_version_1() -> SqlStorage<Native> {
     let storage = Native::open();
@@ -99,6 +99,26 @@ fn its_first_write_migrates_it() {
         storage.apply(&[Write::Run(row.clone())]).unwrap();
         assert_eq!(Native::reopen(&storage).run(&RunId::new("r1")).unwrap(), Some(row));
     }
+}
+
+#[test]
+fn a_session_of_version_3_may_hold_answers() {
+    let storage = stored_by_version_1();
+    for statement in [
+        "ALTER TABLE run ADD COLUMN push TEXT",
+        "ALTER TABLE run ADD COLUMN error_text TEXT",
+        "UPDATE session SET version = 3",
+    ] {
+        storage.connection().run(statement, &[], &mut |_| Ok(())).unwrap();
+    }
+    let storage = Native::reopen(&storage);
+    let before = all(&storage);
+    assert_eq!((schema(&storage), storage.load().unwrap().unwrap().held), ((21, 3), Vec::new()));
+    assert_eq!(storage.counts().unwrap().len(), 5);
+    let held = HeldRow { ordinal: 1, json: "{}".into() };
+    storage.apply(&[Write::Hold(held.clone())]).unwrap();
+    assert_eq!((schema(&storage), all(&storage)), ((21, VERSION), before));
+    assert_eq!(Native::reopen(&storage).load().unwrap().unwrap().held, [held]);
 }
 
 #[test]

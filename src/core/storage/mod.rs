@@ -22,8 +22,8 @@ pub mod rows;
 pub mod sql;
 
 pub use rows::{
-    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, MessagePlace, MessageRow, Pushed, RunRow, SessionRow,
-    Stored, Write,
+    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, MessagePlace, MessageRow, Pushed, RunRow,
+    SessionRow, Stored, Write,
 };
 
 use super::ids::{CheckpointId, Cursor, RequestKey, RunId};

@@ -195,6 +195,15 @@ pub struct CheckpointRow {
     pub run: RunId,
 }
 
+/// A row of table `held_answer`: what a client has answered while the session's run was still writing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeldRow {
+    /// 1, 2, 3 … in the order in which they came.
+    pub ordinal: u32,
+    /// The answer as JSON text.
+    pub json: String,
+}
+
 /// What a session is rebuilt from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stored {
@@ -210,6 +219,9 @@ pub struct Stored {
     pub last_block: Option<(BlockRow, usize)>,
     /// Every call, in the order in which they began.
     pub calls: Vec<CallRow>,
+    /// Answers that wait for the run to wait for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldRow>,
 }
 
 /// One change. A list of them is applied whole or not at all.
@@ -240,6 +252,10 @@ pub enum Write {
     Checkpoint(CheckpointRow),
     /// Inserts a call behind those that are there.
     Call(CallRow),
+    /// Inserts an answer that is held.
+    Hold(HeldRow),
+    /// Removes all of them.
+    DropHeld,
     /// Removes every table.
     DropAll,
 }

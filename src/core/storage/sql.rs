@@ -11,7 +11,7 @@ mod writes;
 
 use std::cell::Cell;
 
-use schema::{CALLS_SINCE, MIGRATIONS, TABLES};
+use schema::{MIGRATIONS, TABLES};
 
 use super::cells::{Cells, Param, cursor, integer, read_block, read_run, text, untag};
 use super::rows::{Block, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write};
@@ -215,6 +215,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
             truncated,
             last_block,
             calls: self.calls()?,
+            held: self.held_answers()?,
         }))
     }
 
@@ -360,10 +361,11 @@ impl<S: Sql> Storage for SqlStorage<S> {
         if version == 0 {
             return Ok(Vec::new());
         }
+        let version = self.version()?;
         TABLES
             .iter()
-            .filter(|(name, _, _)| *name != "call" || version >= CALLS_SINCE)
-            .map(|(name, count, _)| {
+            .filter(|(_, since, ..)| *since <= version)
+            .map(|(name, _, count, _)| {
                 let rows = self.one(count, &[], |row| integer(row, 0))?.unwrap_or(0);
                 Ok(((*name).to_owned(), rows))
             })

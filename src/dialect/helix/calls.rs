@@ -63,6 +63,13 @@ impl Calls {
         }
     }
 
+    /// The calls of the run that goes on with this one's message.
+    pub fn followed_by(&self, run: RunId) -> Self {
+        let inherited = |call: &Call| Call { attempt: None, step: 0, inherited: true, ..call.clone() };
+        let known = self.known.iter().map(|(id, call)| (id.clone(), inherited(call))).collect();
+        Self { known, ..Self::new(run) }
+    }
+
     /// A step or an attempt has begun.
     pub fn next_step(&mut self) {
         self.step = self.step.saturating_add(1);

@@ -75,6 +75,20 @@ impl Projector {
         projector
     }
 
+    /// The same behind the run's opening, which its response does not bring.
+    #[must_use]
+    pub fn started(mut self) -> Self {
+        self.started = true;
+        self
+    }
+
+    /// The projection of the run that goes on with this one's message, behind its opening: what this one has begun is inherited.
+    #[must_use]
+    pub fn followed_by(&self, run: RunId) -> Self {
+        let calls = self.calls.followed_by(run.clone());
+        Self { calls, ..Self::new(run, self.message_id.clone()) }.started()
+    }
+
     /// The UI chunks of the run's next stored chunk, its stamp included.
     pub fn project(&mut self, chunk: &Chunk) -> Vec<Chunk> {
         let mut out = Vec::new();

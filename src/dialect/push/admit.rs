@@ -14,8 +14,9 @@
 //! understood); what answers a call of the continued message is marked as such. `error` and `abort` are not chunks here: a run fails by
 //! `fail` and stops by `end`. `finish` is the last chunk.
 //!
-//! [`Admission`] is a run's state between two chunks. Several chunks hold together or not at all: admit them on a clone, and keep the clone
-//! when they are stored. After a restart it is read again from the log ([`Admission::replay`]).
+//! [`Admission`] is a run's state between two chunks. What a chunk costs does not grow with the run, so nothing here is copied for one. A
+//! chunk that is refused changes nothing; when the second of several is, or what was admitted is not stored, the state is read again from
+//! the log ([`Admission::replay`]), as after a restart.
 
 mod calls;
 mod helix;
@@ -37,7 +38,7 @@ use crate::core::run::Vocabulary;
 use crate::core::state::{StateRefused, patched};
 use crate::dialect::helix::projector::{Projector, apply};
 use crate::dialect::helix::words::{STATE_PATCH, state_operations};
-use crate::dialect::ui::fold::{Fold, OpenPart};
+use crate::dialect::ui::fold::Fold;
 
 /// Type of a chunk that stands for a pushed `start` without metadata.
 pub const PRODUCER_START: &str = "producer_start";
@@ -134,7 +135,25 @@ pub struct Admission {
     calls: CallIds,
     /// The producer's ids of approvals, and the log's.
     approvals: BTreeMap<String, String>,
-    done: Option<Folded>,
+    done: Option<Done>,
+}
+
+/// The end of the last finished step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Its last chunk.
+    pub cursor: Cursor,
+    /// Steps that the run had finished then.
+    pub step_count: u32,
+}
+
+/// What a commit without `throughSequence` covers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Covered {
+    /// All.
+    Here(Folded),
+    /// Up to the end of the last finished step: what the message was there is read again from the log.
+    Through(Done),
 }
 
 impl Admission {
@@ -204,17 +223,17 @@ impl Admission {
         Ok(admitted)
     }
 
-    /// Takes several values, all or none: the records to store, and the state to keep once they are stored.
+    /// Takes several values: the records to store.
     ///
     /// # Errors
-    /// [`Refused`] names the first that was refused.
-    pub fn admit_all(&self, values: impl IntoIterator<Item = Value>) -> Result<(Self, Vec<Record>), Refused> {
-        let mut next = self.clone();
+    /// [`Refused`] names the first that was refused. Unless that is the very first, those before it have changed the state, which is not
+    /// one of the run's any more.
+    pub fn admit_all(&mut self, values: impl IntoIterator<Item = Value>) -> Result<Vec<Record>, Refused> {
         let mut records = Vec::new();
         for (index, value) in values.into_iter().enumerate() {
-            records.extend(next.admit(value).map_err(|reason| Refused { index, reason })?.records());
+            records.extend(self.admit(value).map_err(|reason| Refused { index, reason })?.records());
         }
-        Ok((next, records))
+        Ok(records)
     }
 
     /// Takes note of the run's next stored chunk, stamp included, as [`Admission::admit`] and [`Admission::close`] have made it, or the
@@ -262,6 +281,30 @@ impl Admission {
         self.state = state;
     }
 
+    /// The language of the chunks.
+    pub fn vocabulary(&self) -> Vocabulary {
+        match self.language {
+            Language::Ui => Vocabulary::Ui,
+            Language::Helix { .. } => Vocabulary::Helix,
+            Language::Opaque => Vocabulary::Opaque,
+        }
+    }
+
+    /// The run's message as far as it came; `None` while it has no parts, and for what is opaque.
+    pub fn message(&self) -> Option<Value> {
+        self.fold.message()
+    }
+
+    /// Takes a chunk that names its call as the session does.
+    pub(super) fn admit_known(&mut self, chunk: Chunk) -> Option<Admitted> {
+        self.admit_named(Named::known(chunk)).ok()
+    }
+
+    /// Whether the run's message has this call, by the session's name, and it waits for a result or an approval.
+    pub(super) fn waits_for(&self, call: &str) -> bool {
+        self.fold.call(call).is_some_and(|call| !call.is_settled() && call.state() != "input-streaming")
+    }
+
     /// Calls that wait for a result or an approval, as their producer calls them.
     pub fn pending_calls(&self) -> Vec<String> {
         let open = self.fold.calls().filter(|call| !call.is_settled() && call.state() != "input-streaming");
@@ -273,12 +316,11 @@ impl Admission {
     ///
     /// # Errors
     /// [`NotWhole`].
-    pub fn commit(&self) -> Result<Folded, NotWhole> {
-        match self.here() {
-            Err(NotWhole::Opaque) => Err(NotWhole::Opaque),
-            Ok(here) if self.step_from.is_none() => Ok(here),
-            _ => self.done.clone().ok_or(NotWhole::NoStep),
+    pub fn commit(&self) -> Result<Covered, NotWhole> {
+        if self.step_from.is_none() && (self.half_said().is_none() || matches!(self.language, Language::Opaque)) {
+            return self.here().map(Covered::Here);
         }
+        self.done.map(Covered::Through).ok_or(NotWhole::NoStep)
     }
 
     /// What a commit at exactly this place covers.
@@ -370,13 +412,7 @@ impl Admission {
         if let Some((id, reasoning)) = self.fold.open_blocks().next() {
             return Some(format!("the {} part {id}", if reasoning { "reasoning" } else { "text" }));
         }
-        self.fold.open_parts().iter().find_map(|open| match open {
-            OpenPart::Input { part, .. } => {
-                let call = part.get("toolCallId").and_then(Value::as_str).unwrap_or_default();
-                Some(format!("the input of the call {call}"))
-            }
-            _ => None,
-        })
+        self.fold.open_input().map(|call| format!("the input of the call {call}"))
     }
 
     fn patched_by(&self, chunk: &Chunk) -> Result<Option<Value>, Reason> {

@@ -242,10 +242,67 @@ fn approvals_are_named_after_their_run_and_answered_by_either_name() {
     assert_eq!(admit(&mut signed, request).text("approvalId"), Some("p"));
 }
 
+/// What a commit of the run covers, whose chunks so far are these.
+fn covered(admission: &Admission, vocabulary: Vocabulary, log: &[Chunk]) -> Folded {
+    match admission.commit().unwrap() {
+        Covered::Here(folded) => folded,
+        Covered::Through(Done { cursor, step_count }) => {
+            let through = Admission::through(opened(vocabulary, None), numbered(log), cursor).unwrap();
+            Folded { step_count, ..through }
+        }
+    }
+}
+
+/// One step of a run, in both languages.
+fn step_of(vocabulary: Vocabulary, step: u32) -> Vec<Value> {
+    let (call, text) = (format!("c{step}"), format!("t{step}"));
+    match vocabulary {
+        Vocabulary::Helix => vec![
+            json!({"type": "step_start", "step": step}),
+            json!({"type": "text_delta", "delta": "Let me look. "}),
+            json!({"type": "tool_start", "toolCallId": call, "toolName": "look", "arguments": {"n": step}}),
+            json!({"type": "tool_end", "toolCallId": call, "result": "seen", "success": true}),
+            json!({"type": "step_committed", "step": step}),
+        ],
+        _ => vec![
+            json!({"type": "start-step"}),
+            json!({"type": "text-start", "id": text}),
+            json!({"type": "text-delta", "id": text, "delta": "Let me look. "}),
+            json!({"type": "text-end", "id": text}),
+            json!({"type": "tool-input-start", "toolCallId": call, "toolName": "look"}),
+            json!({"type": "tool-input-available", "toolCallId": call, "toolName": "look", "input": {"n": step}}),
+            json!({"type": "tool-output-available", "toolCallId": call, "output": "seen"}),
+            json!({"type": "finish-step"}),
+        ],
+    }
+}
+
+#[test]
+fn a_chunk_costs_the_same_however_long_the_run_is() {
+    for vocabulary in [Vocabulary::Ui, Vocabulary::Helix] {
+        let ratio = || {
+            let mut admission = Admission::new(opened(vocabulary, None));
+            let mut times = Vec::new();
+            for three_hundred in 0..4 {
+                let values: Vec<Value> =
+                    (0..300).flat_map(|step| step_of(vocabulary, three_hundred * 300 + step + 1)).collect();
+                let began = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+                values.into_iter().for_each(|value| drop(admission.admit(value).unwrap()));
+                let took = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().saturating_sub(began);
+                times.push(took.as_secs_f64());
+            }
+            times[3] / times[0]
+        };
+        // The machine may do something else meanwhile; what grows with the run is ten times slower at its end, each time.
+        let best = (0..5).map(|_| ratio()).fold(f64::INFINITY, f64::min);
+        assert!(best < 1.5, "{vocabulary:?}: steps 900 to 1,200 take {best} times as long as the first 300");
+    }
+}
+
 #[test]
 fn a_commit_covers_whole_steps_and_a_place_in_a_part_is_refused() {
     let mut admission = ui();
-    assert_eq!(admission.commit().unwrap().message, None);
+    assert_eq!(covered(&admission, Vocabulary::Ui, &[]).message, None);
     let mut log = Vec::new();
     for value in [
         json!({"type": "start-step"}),
@@ -259,7 +316,7 @@ fn a_commit_covers_whole_steps_and_a_place_in_a_part_is_refused() {
     ] {
         log.push(admit(&mut admission, value));
     }
-    let folded = admission.commit().unwrap();
+    let folded = covered(&admission, Vocabulary::Ui, &log);
     assert_eq!((folded.cursor.get(), folded.step_count, &folded.state), (8, 1, &Some(json!({"n": 1}))));
     let parts = json!([{"type": "step-start"}, {"type": "text", "text": "hi", "state": "done"}]);
     assert_eq!(folded.message.as_ref().unwrap()["parts"], parts);
@@ -326,7 +383,7 @@ fn helix_chunks_come_as_they_are_with_the_runs_id_and_an_attempt() {
     }
     assert_eq!(marks, ["", "r-1-1 1", "r-1-1 1", "r-1-1 1", "r-1-1 1", "x 2", ""]);
     assert_eq!(log[2].get("timestamp"), Some(&json!(5)));
-    let folded = admission.commit().unwrap();
+    let folded = covered(&admission, Vocabulary::Helix, &log);
     assert_eq!((folded.cursor.get(), folded.step_count), (7, 1));
     let parts = json!([{"type": "step-start"}, {"type": "text", "text": "hi", "state": "done"}]);
     assert_eq!(folded.message.unwrap()["parts"], parts);
@@ -421,16 +478,17 @@ proptest! {
     ) {
         let mut probe = ui();
         let values: Vec<Value> = values.into_iter().filter(|value| probe.admit(value.clone()).is_ok()).collect();
-        let (whole, log) = ui().admit_all(values.clone()).unwrap();
+        let mut whole = ui();
+        let log = whole.admit_all(values.clone()).unwrap();
         let cut = cut.min(values.len());
         let from = from.min(cut);
         // The first body breaks off behind `cut` lines; the second one begins anew at `from`.
-        let (first, mut twice) = ui().admit_all(values[..cut].to_vec()).unwrap();
+        let mut second = ui();
+        let mut twice = second.admit_all(values[..cut].to_vec()).unwrap();
         let sent = &values[from..];
         let number = ProducerSeq::parse(Some(&from.to_string())).unwrap();
         let skip = number.stored_of(cut as u64, sent.len()).unwrap();
-        let (second, rest) = first.admit_all(sent[skip..].to_vec()).unwrap();
-        twice.extend(rest);
+        twice.extend(second.admit_all(sent[skip..].to_vec()).unwrap());
         prop_assert_eq!(stored(&twice), stored(&log));
         prop_assert_eq!(format!("{second:?}"), format!("{whole:?}"));
     }

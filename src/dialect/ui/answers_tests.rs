@@ -11,7 +11,7 @@ use super::writer::RunWriter;
 use crate::core::approval::Executor;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Entry, Input, Opening, RewindCause, Start};
+use crate::core::command::{Abandoned, Entry, Input, Opening, RewindCause, Start};
 use crate::core::ids::{MessageId, RunId};
 use crate::core::record::{Commit, Record};
 use crate::core::retention::{Kept, Policy};
@@ -84,6 +84,7 @@ impl World {
     fn send(&mut self, owns: &[&'static str]) {
         let abandoned = self.waiting().map(|message| abandon(message).to_string());
         let input = self.input();
+        let abandoned = abandoned.map(|message| Abandoned { message: Some(message) });
         self.run(Entry::Send { input, abandoned }, None, owns);
     }
 
@@ -168,7 +169,7 @@ impl World {
         let told = chunks(&answers, &stored, Executor::Client);
         let message = apply(stored, &answers);
         if !waits(&message, &answers, Executor::Client) {
-            return self.run(Entry::Results { message: message.to_string() }, Some((message, told)), owns);
+            return self.run(Entry::Results { message: Some(message.to_string()) }, Some((message, told)), owns);
         }
         let mut records: Vec<Record> = told.into_iter().map(|chunk| Record::Chunk { chunk, attempt: None }).collect();
         records.push(Record::Commit(Commit { message, step_count: 1, state: None }));

@@ -4,7 +4,7 @@
 //! the nearest one that all of them accept; `tool.rs` says where. `finish-step` forgets open parts, as clients up
 //! to 7.0.78 do: a stream that this fold accepts is accepted by every client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -28,6 +28,10 @@ pub struct Fold {
     reasoning: BTreeMap<String, usize>,
     /// Tool inputs that have begun to stream, by call id.
     pub(super) inputs: BTreeMap<String, Input>,
+    /// The parts of each call, in their order: what a chunk about a call costs does not grow with the message.
+    pub(super) places: BTreeMap<String, Vec<usize>>,
+    /// Parts whose input is still being streamed, and some whose input no longer is.
+    pub(super) streaming: BTreeSet<usize>,
     pub(super) attempt: Option<Attempt>,
     /// Ids of attempts that lost their step; what still arrives from them is no content.
     pub(super) superseded: Vec<String>,
@@ -117,15 +121,19 @@ impl Fold {
             Value::Object(map) => Some(map),
             _ => None,
         });
-        Self {
+        let mut fold = Self {
             head,
             parts: parts.collect(),
             text: BTreeMap::new(),
             reasoning: BTreeMap::new(),
             inputs: BTreeMap::new(),
+            places: BTreeMap::new(),
+            streaming: BTreeSet::new(),
             attempt: None,
             superseded: Vec::new(),
-        }
+        };
+        fold.place_calls(0);
+        fold
     }
 
     /// Takes the next chunk. Lifecycle chunks move attempts; types that the protocol does not have change nothing.
@@ -360,6 +368,11 @@ impl Fold {
         self.text.retain(|_, at| *at < base);
         self.reasoning.retain(|_, at| *at < base);
         self.inputs.retain(|_, input| input.part < base);
+        self.streaming.retain(|at| *at < base);
+        self.places.retain(|_, places| {
+            places.retain(|at| *at < base);
+            !places.is_empty()
+        });
     }
 }
 

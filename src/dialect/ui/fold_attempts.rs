@@ -47,6 +47,7 @@ impl Fold {
         if let Some((winner, parts)) = attempt.aside.into_iter().find(|(id, _)| id == named) {
             self.cut(attempt.base);
             self.parts.extend(parts);
+            self.place_calls(attempt.base);
             self.superseded.retain(|id| *id != winner);
             self.superseded.push(attempt.id);
         }

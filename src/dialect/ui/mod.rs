@@ -16,17 +16,20 @@
 //! * [`request`]: the chat request's body and what it asks for; [`message`] says what a valid UI message is; [`identity`] tells a repeat from
 //!   an edit, and where a regenerate cuts.
 //! * [`tool_result`]: the answers to the calls of a stored reply; [`tool_submit`] reads a single one;
-//!   [`held`] says what a client's copy of a reply lacks; [`own_ids`] puts the producer's own ids of calls into messages and takes them out.
+//!   [`held`] says what a client's copy of a reply lacks, [`copy`] how far it has come. [`held_answers`]: answers that came early.
+//!   [`own_ids`] puts the producer's own ids of calls into messages and takes them out.
 
 #[cfg(test)]
 mod answers_tests;
 pub mod attempts;
 pub(super) mod calls;
+pub mod copy;
 mod delta;
 pub mod fold;
 mod fold_attempts;
 pub mod fold_calls;
 pub mod held;
+pub mod held_answers;
 pub mod identity;
 pub mod lead;
 pub mod lens;

@@ -83,6 +83,13 @@ pub(super) fn is_settled(part: &Map<String, Value>) -> bool {
 impl Fold {
     /// Takes a `tool-*` chunk whose required keys are there.
     pub(super) fn apply_tool(&mut self, chunk: &Chunk) -> Result<(), FoldError> {
+        let applied = self.change_call(chunk);
+        let parts = &self.parts;
+        self.streaming.retain(|at| parts.get(*at).is_some_and(|part| state_of(part) == "input-streaming"));
+        applied
+    }
+
+    fn change_call(&mut self, chunk: &Chunk) -> Result<(), FoldError> {
         let call = chunk.text("toolCallId").unwrap_or_default();
         match chunk.kind() {
             "tool-input-start" => {
@@ -144,16 +151,27 @@ impl Fold {
 
     /// The place of a call: in the current step, else the last one with this id.
     pub(super) fn find_call(&self, id: &str) -> Option<usize> {
-        self.find_in_step(id, Which::Any)
-            .or_else(|| self.parts.iter().rposition(|part| Which::Any.takes(part) && call_of(part) == id))
+        self.find_in_step(id, Which::Any).or_else(|| self.places.get(id)?.last().copied())
+    }
+
+    /// Takes note of the calls among the parts from `base` on.
+    pub(super) fn place_calls(&mut self, base: usize) {
+        for (at, part) in self.parts.iter().enumerate().skip(base).filter(|(_, part)| Which::Any.takes(part)) {
+            self.places.entry(call_of(part).to_owned()).or_default().push(at);
+        }
+    }
+
+    /// The call whose input is being streamed.
+    pub fn open_input(&self) -> Option<&str> {
+        let mut open = self.streaming.iter().filter(|at| self.streamed(**at).is_some());
+        open.find_map(|at| self.parts.get(*at)).map(call_of)
     }
 
     /// The first part of a call in the current step.
     pub(super) fn find_in_step(&self, id: &str, which: Which) -> Option<usize> {
         let begin = self.step_begin();
-        let here = self.parts.get(begin..).unwrap_or_default();
-        let at = here.iter().position(|part| which.takes(part) && call_of(part) == id)?;
-        begin.checked_add(at)
+        let takes = |at: &usize| *at >= begin && self.parts.get(*at).is_some_and(|part| which.takes(part));
+        self.places.get(id)?.iter().copied().find(takes)
     }
 
     /// The first part with an approval of this id.
@@ -219,7 +237,11 @@ impl Fold {
         if found.is_none() {
             let mut new = if dynamic { part("dynamic-tool") } else { part(&format!("tool-{name}")) };
             copy(&mut new, chunk, "toolCallId", Type::Text);
+            self.places.entry(call_of(&new).to_owned()).or_default().push(at);
             self.parts.push(new);
+        }
+        if state == "input-streaming" {
+            self.streaming.insert(at);
         }
         let Some(part) = self.parts.get_mut(at) else { return at };
         if dynamic {

@@ -219,6 +219,26 @@ pub fn chunks(answers: &[Answer], message: &Value, executor: Executor) -> Vec<Ch
     answers.iter().filter_map(chunk).collect()
 }
 
+/// Whether a call waits for such an answer.
+pub(super) fn fits(part: &Map<String, Value>, outcome: &Outcome, executor: Executor) -> bool {
+    let is_result = matches!(outcome, Outcome::Output(_) | Outcome::Error(_));
+    match awaited(part, executor) {
+        // A result that comes along with its grant.
+        Some(Awaited::Approval) => !is_result || !is_executed_by_provider(part),
+        Some(Awaited::Result) => is_result,
+        None => false,
+    }
+}
+
+/// What a client's copy of a reply says about its calls, for those that say something final.
+pub fn claims_of_message(sent: &Value) -> Vec<Answer> {
+    let said = |part: &Map<String, Value>| {
+        let claim = claim_of(part).ok().flatten()?;
+        Some(Answer { tool_call_id: call_of(part).to_owned(), outcome: claim.outcome })
+    };
+    calls(sent).filter_map(said).collect()
+}
+
 /// Holds a claim against its stored call: an answer, or nothing new.
 pub(super) fn judge(
     id: &str,

@@ -77,13 +77,18 @@ pub fn parse_tool_result(body: &[u8]) -> Result<Submitted, InvalidResult> {
 }
 
 impl Submitted {
+    /// What the client says.
+    pub fn outcome(&self) -> &Outcome {
+        &self.claim.outcome
+    }
+
     /// Holds the answer against the stored reply: what is to be stored, or nothing when the call has its answer already.
     ///
     /// # Errors
     /// [`InvalidResult`] when the reply has no such call, or the answer does not fit it, or exceeds a limit.
-    pub fn admit(self, stored: &Value, executor: Executor) -> Result<Option<Answer>, InvalidResult> {
+    pub fn admit(&self, stored: &Value, executor: Executor) -> Result<Option<Answer>, InvalidResult> {
         let part = find(stored, &self.tool_call_id).ok_or(InvalidResult)?;
-        judge(&self.tool_call_id, self.claim, part, executor)
+        judge(&self.tool_call_id, self.claim.clone(), part, executor)
     }
 }
 

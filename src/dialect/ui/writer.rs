@@ -198,6 +198,21 @@ impl RunWriter {
         out
     }
 
+    /// The closing entries of a run whose calls are answered already, so that another run goes on with its message at once: as
+    /// [`RunWriter::complete`], but a response follows that run and needs no `finish` before its end.
+    pub fn hand_over(&mut self) -> Vec<Record> {
+        let mut out = Vec::new();
+        if self.phase == Phase::Ended {
+            return out;
+        }
+        self.finish_step(&mut out);
+        if let Some(finish) = self.finish.take() {
+            self.metadata(&mut out, &finish);
+        }
+        self.end(&mut out);
+        out
+    }
+
     /// The closing entries of a run that was stopped: what was produced is kept, without `finish`.
     ///
     /// Open text and reasoning are closed. A tool input that was still streaming stays `input-streaming`: that

@@ -22,18 +22,29 @@ use crate::core::run::{EntryKind, RunStatus};
 use crate::core::storage::{RunRow, Storage};
 use crate::core::time::Millis;
 use crate::dialect::ui::held::{Lacks, lacks};
+use crate::dialect::ui::held_answers::{agrees, settle};
 use crate::dialect::ui::response::DONE;
 use crate::dialect::ui::tool_result::{
-    Answer as CallAnswer, InvalidResult, answered_calls, answers_of_message, apply, chunks, has_call, is_late, pending,
-    waits,
+    Answer as CallAnswer, InvalidResult, answered_calls, answers_of_message, apply, chunks, claims_of_message,
+    has_call, is_late, pending, waits,
 };
-use crate::dialect::ui::tool_submit::parse_tool_result;
+use crate::dialect::ui::tool_submit::{Submitted, parse_tool_result};
 use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
 use crate::shell::entry::Entry;
+use crate::shell::holding::asks;
 use crate::shell::host::{Host, HostError};
 use crate::shell::production::Continued;
 use crate::shell::request::{Leaving, body};
+
+/// The reply that is being written.
+struct Live {
+    run: RunRow,
+    /// Its message so far, with the held answers in it.
+    message: Value,
+    held: Vec<CallAnswer>,
+    executor: Executor,
+}
 
 /// What answers have done.
 enum Taken {
@@ -48,6 +59,9 @@ impl Host {
     pub(super) async fn results_of_message(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, sent: &Value) -> Answer {
         let request = entry.request;
         let id = sent.get("id").and_then(Value::as_str).unwrap_or_default();
+        if let Some(live) = self.live(caller, |run| run.message_id.as_str() == id).await? {
+            return self.results_of_live(caller, entry, sent, live).await;
+        }
         let count = self.session(|session| session.authorise(caller).map_or(0, |_| session.message_count()));
         let count = count.map_err(|error| unreadable(&error))?;
         let row = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
@@ -78,7 +92,7 @@ impl Host {
         let owned = self.session(|session| session.authorise(caller).is_ok()).map_err(|error| unreadable(&error))?;
         let suspended = self.suspended().map_err(|error| unreadable(&error))?.filter(|_| owned);
         if let Some((run, executor)) = suspended {
-            let stored = self.stored_message(run.message_index).map_err(|error| unreadable(&error))?;
+            let stored = self.message_of(&run).map_err(|error| unreadable(&error))?.unwrap_or_default();
             let answers = answers_of_message(sent, &stored, executor).map_err(invalid)?;
             if !answers.is_empty() {
                 let held = sent.get("id").and_then(Value::as_str).unwrap_or_default();
@@ -89,6 +103,11 @@ impl Host {
                     }
                 };
             }
+        }
+        if let Some(live) = self.live(caller, |_| true).await?
+            && answered_calls(sent).any(|call| has_call(&live.message, call))
+        {
+            return self.results_of_live(caller, entry, sent, live).await;
         }
         for call in answered_calls(sent).filter(|_| owned) {
             let run = self.run_of_call(call)?;
@@ -104,6 +123,64 @@ impl Host {
         let turn = self.session(|session| session.calls().turn_of(call)).map_err(|error| unreadable(&error))?;
         let Some(turn) = turn else { return Ok(None) };
         self.storage.run_at(turn).map_err(|error| unreadable(&error.into()))
+    }
+
+    /// The run that is writing, once everything that it has said is shown, and its message so far; `None` when there is no such run.
+    async fn live(self: &Rc<Self>, caller: &Caller, meant: impl Fn(&RunRow) -> bool) -> Result<Option<Live>, Response> {
+        let running = || {
+            self.session(|session| {
+                session.authorise(caller).ok()?;
+                session.run().filter(|run| run.status == RunStatus::Running && meant(run)).cloned()
+            })
+        };
+        if running().map_err(|error| unreadable(&error))?.is_none() {
+            return Ok(None);
+        }
+        self.show_all().await.map_err(|error| unreadable(&error))?;
+        let Some(run) = running().map_err(|error| unreadable(&error))? else { return Ok(None) };
+        let executor = self.executor(&run);
+        let held = self.held_answers();
+        let message = self.live_message(&run).map_err(|error| unreadable(&error))?;
+        let message = message.map(|message| settle(message, &held, executor).message);
+        Ok(message.map(|message| Live { run, message, held, executor }))
+    }
+
+    /// A client's copy of the reply that is being written. What it was shown it may answer: that is held until the run waits for it.
+    async fn results_of_live(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, sent: &Value, live: Live) -> Answer {
+        let Live { run, message, held, executor } = live;
+        let request = entry.request;
+        let claims = claims_of_message(sent);
+        let answers = answers_of_message(sent, &message, executor).map_err(invalid)?;
+        let is_new = |call: &str| answers.iter().any(|answer| answer.tool_call_id == call);
+        let agreed: Vec<Option<bool>> = claims
+            .iter()
+            .filter(|claim| !is_new(&claim.tool_call_id))
+            .map(|claim| agrees(&held, &claim.tool_call_id, &claim.outcome))
+            .collect();
+        if agreed.contains(&Some(false)) {
+            return Err(answered_otherwise(&run));
+        }
+        if answers.is_empty() && !agreed.contains(&Some(true)) {
+            return match self.message_of(&run).map_err(|error| unreadable(&error))? {
+                Some(stored) => self.nothing_new(caller, request, run.message_index, sent, &stored).await,
+                None => self.attach(caller, request).await,
+            };
+        }
+        if !answers.is_empty() {
+            self.hold_now(entry, &run, answers)?;
+        }
+        match self.behind_copy(request, &run, sent).map_err(|error| committed(unreadable(&error)))? {
+            Some(response) => response.map_err(committed),
+            None => match self.message_of(&run).map_err(|error| committed(unreadable(&error)))? {
+                Some(stored) => self.nothing_new(caller, request, run.message_index, sent, &stored).await,
+                None => self.attach(caller, request).await,
+            },
+        }
+    }
+
+    fn hold_now(self: &Rc<Self>, entry: Entry<'_>, run: &RunRow, answers: Vec<CallAnswer>) -> Result<(), Response> {
+        let held = self.hold(entry, run, answers).map_err(|error| unreadable(&error))?;
+        held.map_err(|refused| answer::error(refused.code()))
     }
 
     /// A reply that says nothing new: the client asks for the rest of it. A stock client puts whatever comes behind the parts that it
@@ -168,6 +245,12 @@ impl Host {
         let limit = self.config.settings.max_request_bytes;
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
         let submitted = parse_tool_result(&bytes).map_err(invalid)?;
+        let meant = |run: &RunRow| submitted.run.as_ref().is_none_or(|named| *named == run.id);
+        if let Some(live) = self.live(caller, meant).await?
+            && has_call(&live.message, &submitted.tool_call_id)
+        {
+            return self.result_of_live(request, &submitted, live);
+        }
         let last = self.session(|session| session.authorise(caller).map(|_| session.run().cloned()));
         let last = last.map_err(|error| unreadable(&error))?.map_err(absent)?;
         let named = submitted.run.clone().filter(|named| last.as_ref().is_none_or(|last| last.id != *named));
@@ -180,10 +263,8 @@ impl Host {
             };
         }
         let Some(run) = last else { return Err(invalid(InvalidResult)) };
-        let stored = match self.storage.message_at(run.message_index) {
-            Ok(Some(_)) => self.stored_message(run.message_index).map_err(|error| unreadable(&error))?,
-            Ok(None) => return self.elsewhere(&submitted.tool_call_id),
-            Err(error) => return Err(unreadable(&error.into())),
+        let Some(stored) = self.message_of(&run).map_err(|error| unreadable(&error))? else {
+            return self.elsewhere(&submitted.tool_call_id);
         };
         let executor = self.executor(&run);
         if !has_call(&stored, &submitted.tool_call_id) {
@@ -200,6 +281,21 @@ impl Host {
             Taken::Continues(next, _) => (true, next.id),
         };
         let body = json!({ "success": true, "status": "accepted", "continues": continues, "runId": run });
+        Ok(answer::json(200, &body))
+    }
+
+    /// One answer to a call of the reply that is being written.
+    fn result_of_live(self: &Rc<Self>, request: &Request, submitted: &Submitted, live: Live) -> Answer {
+        let Live { run, message, held, executor } = live;
+        let Some(admitted) = submitted.admit(&message, executor).map_err(invalid)? else {
+            return match agrees(&held, &submitted.tool_call_id, submitted.outcome()) {
+                Some(false) => Err(answered_otherwise(&run)),
+                _ => Ok(already(&run.id)),
+            };
+        };
+        let entry = self.entry_of_last_run(request)?;
+        self.hold_now(entry, &run, vec![admitted])?;
+        let body = json!({ "success": true, "status": "accepted", "continues": false, "held": true, "runId": run.id });
         Ok(answer::json(200, &body))
     }
 
@@ -275,7 +371,7 @@ impl Host {
         answers.extend(told);
         let plan = Plan {
             continued: Some(Continued { message: message.clone(), answers }),
-            ..Plan::of(RunEntry::Results { message: message.to_string() })
+            ..Plan::of(RunEntry::Results { message: Some(message.to_string()) })
         };
         let entry = self.for_run(entry, &run.agent);
         let next = self.start(caller, entry, plan)?;
@@ -301,19 +397,6 @@ impl Host {
             (run, executor)
         }))
     }
-
-    fn executor(&self, run: &RunRow) -> Executor {
-        if run.push.is_some() {
-            return Executor::Producer;
-        }
-        let agent = self.config.agents.choose(Some(&run.agent));
-        agent.map_or(Executor::Client, |(_, agent)| agent.executor())
-    }
-}
-
-/// Whether the run's producer is outside and cannot be told: it asks for the answers itself.
-fn asks(run: &RunRow) -> bool {
-    run.push.is_some() && run.agent.is_empty()
 }
 
 fn all_answered(run: &RunRow, message: &Value) -> bool {
@@ -322,6 +405,11 @@ fn all_answered(run: &RunRow, message: &Value) -> bool {
 
 fn invalid(invalid: InvalidResult) -> Response {
     answer::error(invalid.code())
+}
+
+fn answered_otherwise(run: &RunRow) -> Response {
+    let code = Code::StateAnswerConflict;
+    answer::explained(code, code.message(), facts(json!({ "runId": run.id })))
 }
 
 fn already(run: &RunId) -> Response {

@@ -14,13 +14,14 @@ use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::error::Code;
 use crate::core::frame::Stored;
-use crate::core::ids::{Cursor, MessageId};
+use crate::core::ids::{Cursor, MessageId, Sequence};
 use crate::core::reader::{Reader, Scope};
 use crate::core::run::{EntryKind, RunStatus, Vocabulary};
 use crate::core::snapshot::{self, Reconnect};
-use crate::core::storage::{RunRow, Storage};
+use crate::core::storage::{CheckpointKind, RunRow, Storage};
 use crate::dialect::helix::projector::Projector;
 use crate::dialect::route::query_value;
+use crate::dialect::ui::copy::{Shown, shown};
 use crate::dialect::ui::fold::Fold;
 use crate::dialect::ui::lens::{Lens, begun};
 use crate::dialect::ui::reopen::reopen;
@@ -111,7 +112,8 @@ impl Host {
         match begin {
             Some(begin) => self.respond(request, begin),
             None if is_cut => Err(self.below_floor(floor)),
-            None => Err(resume_unknown()),
+            // It continues a run that had stored nothing.
+            None => self.first_response(request, run, None),
         }
     }
 
@@ -190,6 +192,48 @@ impl Host {
         self.respond(request, begin)
     }
 
+    /// The rest of a live run, for a client that puts it behind its own copy of the message, and shows its calls as answered. `None` when
+    /// the copy lacks what is committed.
+    pub(super) fn behind_copy(
+        self: &Rc<Self>,
+        request: &Request,
+        run: &RunRow,
+        sent: &Value,
+    ) -> Result<Option<Answer>, HostError> {
+        let committed = self.session(|session| {
+            let last = session.checkpoint().filter(|last| last.run == run.id && last.kind == CheckpointKind::Step);
+            last.map(|last| last.sequence)
+        })?;
+        let continues = committed.is_some() || run.entry == EntryKind::ToolResult;
+        let base = if continues { self.message_of(run)? } else { None };
+        let base = base.map_or_else(|| Fold::new(&run.message_id), Fold::continuing);
+        let from = committed.unwrap_or(run.start);
+        let attempts = self.attempts(run)?;
+        let mut projector = self.projector(run, from)?;
+        let mut chunks: Vec<(Sequence, Chunk)> = Vec::new();
+        let mut see = |sequence, chunk: Chunk| {
+            if !attempts.superseded().leaves_out(&chunk) {
+                chunks.push((sequence, chunk));
+            }
+        };
+        self.each_stored(from, None, &mut |stored| match &mut projector {
+            None => see(stored.sequence, stored.chunk),
+            Some(projector) => {
+                projector.project(&stored.chunk).into_iter().for_each(|chunk| see(stored.sequence, chunk));
+            }
+        })?;
+        let Some(Shown { cursor, fold }) = shown(sent, &base, from, &chunks) else { return Ok(None) };
+        let mut opening = reopen(&fold);
+        // Its calls are there, with their answers.
+        opening.retain(|chunk| !matches!(chunk.kind(), "tool-input-available" | "tool-approval-request"));
+        let cursor = cursor.max(behind_opening(run));
+        let mut lens = self.lens_at(request, run, cursor)?;
+        lens.owned = owned_calls(sent);
+        lens.owned.extend(begun(&opening));
+        let begin = Begin { run: run.clone(), cursor, opening, lens, content: true, whole: false };
+        Ok(Some(self.respond(request, begin)))
+    }
+
     /// The `finish` of a run, when it stands before the cursor.
     fn finish_before(&self, run: &RunRow, cursor: Cursor) -> Result<Option<Chunk>, HostError> {
         let Some(end) = run.end.filter(|end| cursor >= *end) else { return Ok(None) };
@@ -253,11 +297,10 @@ impl Host {
         if run.vocabulary != Vocabulary::Helix {
             return Ok(None);
         }
-        let mut projector = if run.entry == EntryKind::ToolResult {
-            let message = self.stored_message(run.message_index)?;
-            Projector::continuing(run.id.clone(), &Fold::continuing(message))
-        } else {
-            Projector::new(run.id.clone(), run.message_id.clone())
+        let continued = if run.entry == EntryKind::ToolResult { self.message_of(run)? } else { None };
+        let mut projector = match continued {
+            Some(message) => Projector::continuing(run.id.clone(), &Fold::continuing(message)),
+            None => Projector::new(run.id.clone(), run.message_id.clone()),
         };
         if cursor > run.start {
             self.each_stored(run.start, Some(cursor), &mut |stored| drop(projector.project(&stored.chunk)))?;

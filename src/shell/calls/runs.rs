@@ -12,7 +12,7 @@ use super::refusals::{committed, facts, not_resumable, unread, unreadable};
 use crate::core::approval::Executor;
 use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
-use crate::core::command::{Entry, Input, Keyed};
+use crate::core::command::{Abandoned, Entry, Input, Keyed};
 use crate::core::digest;
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RunId};
@@ -85,12 +85,14 @@ impl Host {
             self.session(|session| session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned());
         let suspended = suspended.map_err(|error| unreadable(&error))?;
         if let (Some(run), true, false) = (&suspended, begin.messages.is_empty(), begin.supersede) {
-            let message = self.stored_message(run.message_index).map_err(|error| unreadable(&error))?;
+            let Some(message) = self.message_of(run).map_err(|error| unreadable(&error))? else {
+                return Ok((Entry::Results { message: None }, None, Vec::new()));
+            };
             if !pending(&message, Executor::Producer).is_empty() {
                 return Err(not_resumable("Calls of the paused run wait for their answers", "calls_pending"));
             }
             let answers = self.answers_so_far(run)?;
-            let entry = Entry::Results { message: message.to_string() };
+            let entry = Entry::Results { message: Some(message.to_string()) };
             return Ok((entry, Some(Continued { message, answers }), Vec::new()));
         }
         let stored: Vec<MessageId> = self.places(caller)?.into_iter().map(|place| place.id).collect();
@@ -108,8 +110,8 @@ impl Host {
         let abandoned = match suspended.filter(|_| begin.supersede) {
             None => None,
             Some(run) => {
-                let message = self.stored_message(run.message_index).map_err(|error| unreadable(&error))?;
-                Some(abandon(message).to_string())
+                let message = self.message_of(&run).map_err(|error| unreadable(&error))?;
+                Some(Abandoned { message: message.map(|message| abandon(message).to_string()) })
             }
         };
         Ok((Entry::Push { inputs, supersede: begin.supersede, abandoned }, None, names))

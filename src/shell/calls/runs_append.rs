@@ -152,8 +152,8 @@ impl Host {
     /// Stores chunks, all or none; those whose numbers are taken are stored already.
     pub(super) fn take_chunks(self: &Rc<Self>, fence: &Fence, first: u64, chunks: Vec<Value>) -> Result<(), Response> {
         let known = self.skip(fence, first, chunks.len())?;
-        let admission = self.admission(fence)?;
-        let (admission, records) = admission.admit_all(chunks.into_iter().skip(known)).map_err(|refused| {
+        let admitted = self.admit_all(fence, chunks.into_iter().skip(known))?;
+        let (admission, records) = admitted.map_err(|refused| {
             self.bad_chunk(fence, first, &Refused { index: refused.index.saturating_add(known), ..refused })
         })?;
         self.store_chunks(fence, &records)?;
@@ -180,12 +180,14 @@ impl Host {
             self.write_refused(&fence.run, &refused)
         })?;
         self.persist(effects).map_err(|error| unreadable(&error))?;
-        let begins =
-            |record: &Record| matches!(record, Record::Chunk { chunk, .. } if chunk.kind() == lifecycle::STEP_START);
-        if records.iter().any(begins)
+        let decides = |record: &Record| match record {
+            Record::Chunk { chunk, .. } => matches!(chunk.kind(), lifecycle::STEP_START | lifecycle::STEP_COMMITTED),
+            _ => false,
+        };
+        if records.iter().any(decides)
             && let Ok(Some(run)) =
                 self.session(|session| session.run().filter(|run| run.vocabulary == Vocabulary::Helix).cloned())
-            && let Ok(attempts) = self.projected_attempts(&run)
+            && let Ok(Some(attempts)) = self.changed_attempts(&run)
         {
             self.readers_learn(&run.id, &attempts);
         }
@@ -216,7 +218,7 @@ impl Host {
         Ok(answer::json(200, &Value::Object(self.ack(&run, before))))
     }
 
-    fn ack(&self, run: &RunRow, before: Cursor) -> Map<String, Value> {
+    pub(super) fn ack(&self, run: &RunRow, before: Cursor) -> Map<String, Value> {
         let place = self.session(|session| (session.log().head(), session.expected(&run.fence()).ok()));
         let (head, expected) = place.unwrap_or_default();
         let expected = expected.or(run.push.as_ref().map(|push| push.next));

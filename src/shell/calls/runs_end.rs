@@ -20,13 +20,14 @@ use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
 use crate::core::session::push::PushCommit;
 use crate::core::storage::{RunRow, Storage};
 use crate::core::time::Millis;
-use crate::dialect::push::admit::{Admission, Admitted, Folded};
+use crate::dialect::push::admit::{Admission, Admitted, Covered, Done, Folded};
 use crate::dialect::push::append::Control;
 use crate::dialect::push::body::{CommitBody, EndBody, EndStatus, FailBody, PauseBody, Refusal, Renew};
 use crate::dialect::push::numbers::ProducerSeq;
 use crate::dialect::push::own_messages::{Around, OwnMessage, written};
 use crate::dialect::push::reason::{NotWhole, Refused};
 use crate::dialect::route::query_value;
+use crate::dialect::ui::held_answers::settle;
 use crate::dialect::ui::tool_result::pending;
 use crate::model::push_agent::result;
 use crate::shell::answer;
@@ -55,7 +56,13 @@ impl Host {
 
     fn commit_now(self: &Rc<Self>, fence: &Fence, commit: CommitBody) -> Result<(), Response> {
         let mut admission = self.admission(fence)?;
-        let commit = self.pushed_commit(fence, &admission, commit)?;
+        let commit = match self.pushed_commit(fence, &admission, commit) {
+            Ok(commit) => commit,
+            Err(refusal) => {
+                self.keep_admission(fence, admission);
+                return Err(refusal);
+            }
+        };
         let (through, state) = (commit.through, commit.state.clone());
         let effects = self.session(|session| session.commit(now(), fence, commit));
         self.store(fence, effects.map_err(|error| unreadable(&error))?)?;
@@ -86,7 +93,11 @@ impl Host {
             Some(_) => admission.here(),
             None => match (admission.commit(), &body.messages) {
                 (Err(NotWhole::NoStep), Some(_)) => admission.here(),
-                (folded, _) => folded,
+                (Ok(Covered::Here(folded)), _) => Ok(folded),
+                (Ok(Covered::Through(Done { cursor, step_count })), _) => {
+                    self.folded_through(&row, cursor).map(|folded| Folded { step_count, ..folded })
+                }
+                (Err(not_whole), _) => Err(not_whole),
             },
         };
         let folded = match (folded, &body.messages, row.vocabulary) {
@@ -132,9 +143,7 @@ impl Host {
     /// The fold at a place that lies behind the run already.
     fn folded_through(&self, row: &RunRow, through: Cursor) -> Result<Folded, NotWhole> {
         let past = RunRow { end: Some(through), ..row.clone() };
-        self.forget_admission();
-        let admission = self.admission_of(&past).map_err(|_| NotWhole::NoSuchPlace)?;
-        self.forget_admission();
+        let admission = self.read_admission(&past).map_err(|_| NotWhole::NoSuchPlace)?;
         if admission.at() == through { admission.here() } else { Err(NotWhole::NoSuchPlace) }
     }
 
@@ -193,15 +202,25 @@ impl Host {
             self.commit_now(fence, commit)?;
             return self.acknowledge(fence, before).await;
         }
-        let admission = self.admission(fence)?;
-        let admitted = admission.admit_all(chunks.into_iter().skip(known));
+        let admitted = self.admit_all(fence, chunks.into_iter().skip(known))?;
         let (mut admission, mut records) = admitted.map_err(|refused| {
             self.bad_chunk(fence, first.get(), &Refused { index: refused.index.saturating_add(known), ..refused })
         })?;
-        let (outcome, result) = self.outcome_of(fence, control, &admission)?;
+        let (outcome, result) = match self.outcome_of(fence, control, &admission) {
+            Ok(ends) => ends,
+            Err(refusal) => {
+                if records.is_empty() {
+                    self.keep_admission(fence, admission);
+                }
+                return Err(refusal);
+            }
+        };
         let broken = matches!(outcome, Outcome::Failed(_) | Outcome::Interrupted);
         let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
         let own = run.is_some_and(|run| self.has_own_words(&run, &admission));
+        if outcome != Outcome::Suspended {
+            records.extend(admission.answered(&self.held_answers()).into_iter().flat_map(Admitted::records));
+        }
         records.extend(admission.close(broken).into_iter().flat_map(Admitted::records));
         records.extend(if own { None } else { self.last_commit(&admission) });
         let effects = self.write_with_room(|session| {
@@ -212,7 +231,13 @@ impl Host {
         self.forget_admission();
         self.log_settled(fence);
         self.arm_next();
-        self.acknowledge(fence, before).await
+        let ended = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        let Some(ended) = ended.filter(|run| run.id == fence.run) else { return self.acknowledge(fence, before).await };
+        let ack = self.ack(&ended, before);
+        // With its answers at hand the run may go on at once, so that another one is there when this answer leaves.
+        self.take_held().map_err(|error| unreadable(&error))?;
+        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        Ok(answer::json(200, &Value::Object(ack)))
     }
 
     fn outcome_of(
@@ -295,10 +320,21 @@ impl Host {
             "stopRequested": row.status == RunStatus::Interrupted,
             "superseded": row.status == RunStatus::Superseded,
         })));
+        if row.status == RunStatus::Running {
+            let held = self.held_answers();
+            if !held.is_empty() {
+                let message = self.live_message(&row).map_err(|error| unreadable(&error))?.unwrap_or_default();
+                let told = settle(message.clone(), &held, Executor::Producer).told;
+                let messages = [message];
+                let calls = self.session(|session| session.calls().clone()).map_err(|error| unreadable(&error))?;
+                let answers: Vec<Value> = told.iter().map(|answer| result(answer, &messages, &calls)).collect();
+                seen.extend(facts(json!({ "answers": answers })));
+            }
+        }
         if row.status == RunStatus::SuspendedClientTool {
-            let message = self.stored_message(row.message_index).map_err(|error| unreadable(&error))?;
-            let complete = pending(&message, Executor::Producer).is_empty();
-            let messages = [message];
+            let message = self.message_of(&row).map_err(|error| unreadable(&error))?;
+            let complete = message.as_ref().is_none_or(|message| pending(message, Executor::Producer).is_empty());
+            let messages = Vec::from_iter(message);
             let calls = self.session(|session| session.calls().clone()).map_err(|error| unreadable(&error))?;
             let answers: Vec<Value> =
                 self.answers_so_far(&row)?.iter().map(|answer| result(answer, &messages, &calls)).collect();

@@ -11,7 +11,7 @@ use super::refusals::{committed, facts, not_resumable, unread, unreadable};
 use crate::core::approval::Executor;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
+use crate::core::command::{Abandoned, Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RequestKey, percent_encode};
 use crate::core::run::{RunStatus, Vocabulary};
@@ -150,17 +150,19 @@ impl Host {
 
     /// A new turn. What a suspended run still waited for is given up.
     fn plan_send(&self, input: Input) -> Result<Plan, Response> {
-        let suspended = self.session(|session| {
-            session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).map(|run| run.message_index)
-        });
-        let Some(index) = suspended.map_err(|error| unreadable(&error))? else {
+        let suspended =
+            self.session(|session| session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned());
+        let Some(run) = suspended.map_err(|error| unreadable(&error))? else {
             return Ok(Plan::of(RunEntry::Send { input, abandoned: None }));
         };
-        let message = self.stored_message(index).map_err(|error| unreadable(&error))?;
+        let Some(message) = self.message_of(&run).map_err(|error| unreadable(&error))? else {
+            return Ok(Plan::of(RunEntry::Send { input, abandoned: Some(Abandoned::default()) }));
+        };
         let failure = |id: &str| Chunk::new("tool-output-error").with("toolCallId", id).with("errorText", ABANDONED);
         let calls = pending(&message, Executor::Client).into_iter();
         let abandoned = calls.map(|call| (call.tool_name, failure(&call.tool_call_id))).collect();
-        let entry = RunEntry::Send { input, abandoned: Some(abandon(message).to_string()) };
+        let entry =
+            RunEntry::Send { input, abandoned: Some(Abandoned { message: Some(abandon(message).to_string()) }) };
         Ok(Plan { abandoned, ..Plan::of(entry) })
     }
 
@@ -268,6 +270,12 @@ impl Host {
         // A client that has reloaded holds the message as the snapshot shows it.
         let is_shown = |shown: Value| content_hash(&shown) == said;
         Ok(content_hash(&stored) == said || sanitise_message(stored, self.config.floor).is_some_and(is_shown))
+    }
+
+    /// A run's message as far as it is committed; `None` while nothing of it is.
+    pub fn message_of(&self, run: &RunRow) -> Result<Option<Value>, HostError> {
+        let count = self.session(|session| session.message_count())?;
+        (run.message_index < count).then(|| self.stored_message(run.message_index)).transpose()
     }
 
     /// A committed message.

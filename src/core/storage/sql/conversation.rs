@@ -1,12 +1,12 @@
-//! The statements that read messages and checkpoints, the parts of each put together, and calls.
+//! The statements that read messages, checkpoints and held answers, the parts of each put together, and calls.
 
-use super::schema::{CALLS_IN_MESSAGES, CALLS_SINCE};
+use super::schema::{CALLS_IN_MESSAGES, CALLS_SINCE, HOLDS_ANSWERS};
 use super::{Sql, SqlStorage};
 use crate::core::block::PARTS;
 use crate::core::ids::{CheckpointId, MessageId, RunId};
 use crate::core::storage::StorageError;
 use crate::core::storage::cells::{Param, cursor, integer, key, small, text, untag};
-use crate::core::storage::rows::{CallRow, CheckpointRow, MessagePlace, MessageRow};
+use crate::core::storage::rows::{CallRow, CheckpointRow, HeldRow, MessagePlace, MessageRow};
 
 macro_rules! select_checkpoint {
     ($tail:literal) => {
@@ -87,6 +87,22 @@ impl<S: Sql> SqlStorage<S> {
                 Ok(())
             },
         )?;
+        Ok(rows)
+    }
+
+    pub(super) fn held_answers(&self) -> Result<Vec<HeldRow>, StorageError> {
+        let mut rows: Vec<HeldRow> = Vec::new();
+        if self.version()? < HOLDS_ANSWERS {
+            return Ok(rows);
+        }
+        self.sql.run("SELECT key, json FROM held_answer ORDER BY key", &[], &mut |row| {
+            let ordinal = small(integer(row, 0)?.checked_div(PARTS))?;
+            match rows.last_mut().filter(|last| last.ordinal == ordinal) {
+                Some(held) => held.json.push_str(&text(row, 1)?),
+                None => rows.push(HeldRow { ordinal, json: text(row, 1)? }),
+            }
+            Ok(())
+        })?;
         Ok(rows)
     }
 

@@ -22,7 +22,7 @@ pub(super) const CALLS_SINCE: usize = 4;
 pub(super) const CALLS_IN_MESSAGES: &str = calls_in_messages!("");
 
 /// Numbered migrations: the first accepted write runs those that a session lacks.
-pub(super) const MIGRATIONS: [&[&str]; 4] = [
+pub(super) const MIGRATIONS: [&[&str]; 5] = [
     &[
         "CREATE TABLE session (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, owner TEXT, salt TEXT NOT NULL, \
      created INTEGER NOT NULL, floor INTEGER NOT NULL, run TEXT, status TEXT NOT NULL) STRICT",
@@ -41,14 +41,19 @@ pub(super) const MIGRATIONS: [&[&str]; 4] = [
         "CREATE TABLE call (key INTEGER PRIMARY KEY, id TEXT NOT NULL, own TEXT, turn INTEGER NOT NULL) STRICT",
         calls_in_messages!("INSERT INTO call (id, own, turn) "),
     ],
+    &["CREATE TABLE held_answer (key INTEGER PRIMARY KEY, json TEXT NOT NULL) STRICT"],
 ];
 
-/// Each table with the statements that count and remove it.
-pub(super) const TABLES: [(&str, &str, &str); 6] = [
-    ("session", "SELECT count(*) FROM session", "DROP TABLE session"),
-    ("run", "SELECT count(*) FROM run", "DROP TABLE run"),
-    ("chunk_block", "SELECT count(*) FROM chunk_block", "DROP TABLE chunk_block"),
-    ("message", "SELECT count(*) FROM message", "DROP TABLE message"),
-    ("checkpoint", "SELECT count(*) FROM checkpoint", "DROP TABLE checkpoint"),
-    ("call", "SELECT count(*) FROM call", "DROP TABLE IF EXISTS call"),
+/// The version that brought the table of held answers.
+pub(super) const HOLDS_ANSWERS: usize = 5;
+
+/// Each table: the version that brought it, and the statements that count and remove it.
+pub(super) const TABLES: [(&str, usize, &str, &str); 7] = [
+    ("session", 1, "SELECT count(*) FROM session", "DROP TABLE session"),
+    ("run", 1, "SELECT count(*) FROM run", "DROP TABLE run"),
+    ("chunk_block", 1, "SELECT count(*) FROM chunk_block", "DROP TABLE chunk_block"),
+    ("message", 1, "SELECT count(*) FROM message", "DROP TABLE message"),
+    ("checkpoint", 1, "SELECT count(*) FROM checkpoint", "DROP TABLE checkpoint"),
+    ("call", CALLS_SINCE, "SELECT count(*) FROM call", "DROP TABLE call"),
+    ("held_answer", HOLDS_ANSWERS, "SELECT count(*) FROM held_answer", "DROP TABLE held_answer"),
 ];

@@ -6,7 +6,7 @@ use crate::core::block::{COLUMN_LIMIT, key_floor};
 use crate::core::ids::{AttemptId, RunId};
 use crate::core::storage::StorageError;
 use crate::core::storage::cells::{Param, integer, key, optional, split, tag};
-use crate::core::storage::rows::{CheckpointRow, MessageRow, RunRow, SessionRow, Write};
+use crate::core::storage::rows::{CheckpointRow, HeldRow, MessageRow, RunRow, SessionRow, Write};
 
 impl<S: Sql> SqlStorage<S> {
     pub(super) fn write(&self, write: &Write) -> Result<u64, StorageError> {
@@ -44,9 +44,12 @@ impl<S: Sql> SqlStorage<S> {
                 "INSERT INTO call (id, own, turn) VALUES (?1, ?2, ?3)",
                 &[Param::Text(&row.id), optional(row.own.as_deref()), Param::Integer(u64::from(row.turn))],
             ),
+            Write::Hold(row) => self.write_held(row),
+            Write::DropHeld => self.execute("DELETE FROM held_answer", &[]),
             Write::DropAll => {
                 let mut written = 0_u64;
-                for (_, _, drop) in TABLES {
+                let version = self.version()?;
+                for (_, _, _, drop) in TABLES.into_iter().filter(|(_, since, ..)| *since <= version) {
                     written = written.saturating_add(self.execute(drop, &[])?);
                 }
                 self.version.set(Some(0));
@@ -136,6 +139,18 @@ impl<S: Sql> SqlStorage<S> {
             &[Param::Integer(end), Param::Integer(key(row.index.saturating_add(1), 0))],
         )?;
         Ok(written.saturating_add(stale))
+    }
+
+    fn write_held(&self, row: &HeldRow) -> Result<u64, StorageError> {
+        let mut written = 0_u64;
+        let mut at = key(row.ordinal, 0);
+        for part in split(&row.json) {
+            let params = [Param::Integer(at), Param::Text(part)];
+            written =
+                written.saturating_add(self.execute("INSERT INTO held_answer (key, json) VALUES (?1, ?2)", &params)?);
+            at = at.saturating_add(1);
+        }
+        Ok(written)
     }
 
     fn write_checkpoint(&self, row: &CheckpointRow) -> Result<u64, StorageError> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Admission, Admitted, Folded, Language};
+use super::{Admission, Admitted, Done, Language};
 use crate::core::chunk::{CONTINUES, Chunk, lifecycle};
 use crate::core::ids::Sequence;
 use crate::dialect::helix::projector::apply;
@@ -31,7 +31,7 @@ impl Admission {
 
     pub(super) fn take_helix(&mut self, stored: &Chunk, sequence: Sequence, state: Option<Value>) {
         let clean = stored.kind() == lifecycle::STEP_START && self.step_from.is_some() && self.half_said().is_none();
-        let clean = clean.then(|| self.folded());
+        let before = self.at;
         let Language::Helix { projector, .. } = &mut self.language else { return };
         let retried = projector.is_retried_by(stored);
         let seen = projector.project(stored);
@@ -56,10 +56,10 @@ impl Admission {
             }
         }
         if ended && self.step_from.is_none() {
-            self.done = Some(Folded { cursor: sequence.cursor(), ..self.folded() });
-        } else if let Some(clean) = clean.filter(|_| ended) {
+            self.done = Some(Done { cursor: sequence.cursor(), step_count: self.steps });
+        } else if clean && ended {
             // The next step has begun without a commit of this one: it ended before that.
-            self.done = Some(Folded { step_count: self.steps, ..clean });
+            self.done = Some(Done { cursor: before, step_count: self.steps });
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::calls::Named;
-use super::{Admission, Admitted, Folded, PRODUCER_APPROVAL, PRODUCER_RESET, PRODUCER_START};
+use super::{Admission, Admitted, Done, PRODUCER_APPROVAL, PRODUCER_RESET, PRODUCER_START};
 use crate::core::approval::approval_id;
 use crate::core::chunk::{CONTINUES, Chunk, STAMP_KEYS};
 use crate::core::ids::Sequence;
@@ -115,7 +115,7 @@ impl Admission {
             "finish-step" => {
                 self.step_from = None;
                 self.steps = self.steps.saturating_add(1);
-                self.done = Some(Folded { cursor: sequence.cursor(), ..self.folded() });
+                self.done = Some(Done { cursor: sequence.cursor(), step_count: self.steps });
             }
             "tool-approval-request" => {
                 if let (Some(own), Some(id)) = (chunk.text(PRODUCER_APPROVAL), chunk.text("approvalId")) {

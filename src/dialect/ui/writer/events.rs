@@ -61,6 +61,12 @@ impl RunWriter {
         self.steps_done == 0 && !matches!(self.phase, Phase::Uncommitted | Phase::Ended)
     }
 
+    /// Whether a new attempt would take this call back.
+    pub fn takes_back(&self, call: &str) -> bool {
+        let at = self.fold.find_call(call);
+        matches!(self.phase, Phase::Step { .. }) && at.is_some_and(|at| at >= self.step_base)
+    }
+
     /// A result for a call of an earlier message than the run's, which somebody else has put there: the run's message
     /// does not change, and a response shows the result only if it owns the call (`spec/helix.md` 5.7).
     pub fn answer_earlier(&self, tool: &str, mut result: Chunk) -> Vec<Record> {
