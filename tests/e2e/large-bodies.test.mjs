@@ -21,7 +21,7 @@ const hasCurl = await run('curl', ['--version']).then(() => true, () => false)
 /** Sends it all, in the way of node:http; the answer's status, or the code of the error that cut it off. */
 const send = (path, { method = 'POST', declared = true, headers = json, size = LARGE } = {}) =>
   new Promise((resolve) => {
-    const request = http.request({ host: '127.0.0.1', port: set.server.port, path, method, agent: false, headers: { ...headers, ...(declared ? { 'content-length': size } : {}) } })
+    const request = http.request({ host: '127.0.0.1', port: set.server.port, path, method, agent: false, headers: { ...headers, ...(declared ? { 'content-length': size } : { 'transfer-encoding': 'chunked' }) } })
     request.on('response', (response) => response.resume().on('end', () => resolve(response.statusCode)).on('error', (error) => resolve(error.code)))
     request.on('error', (error) => resolve(error.code))
     let at = 0
