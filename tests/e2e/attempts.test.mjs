@@ -69,7 +69,7 @@ describe('stock clients', { concurrency: true }, () => {
       const early = await makeChat(version, { id: s.id, origin: set.server.origin, messages: await seed(s) })
       first.cut()
       fails.open()
-      while (requests().length < 2) await set.model.nextRequest()
+      await eventually(() => requests().length === 2)
       const resumed = early.resumeStream()
       await early.until((c) => textOf(c.lastMessage) === 'Hello')
       ends.open()
@@ -251,7 +251,7 @@ describe('with tools', { concurrency: true }, () => {
     })
   }
 
-  test('a call of an attempt that does not count takes no answer, and one of the same id counts once', async () => {
+  test('a call of an attempt that does not count takes no answer, and one of the same id is another', async () => {
     const s = set.session()
     const text = `called ${count++}`
     const fails = gate()
@@ -266,12 +266,12 @@ describe('with tools', { concurrency: true }, () => {
     await assertChatBody(told)
     assert.equal(superseded(told.frames).length, 1)
     const { body } = await s.snapshot()
-    assert.deepEqual([body.status, textOf(body.messages.at(-1)), callsOf(body.messages.at(-1)).map((p) => [p.toolCallId, p.state])], ['paused', 'Whole. ', [['c1', 'input-available']]])
+    assert.deepEqual([body.status, textOf(body.messages.at(-1)), callsOf(body.messages.at(-1)).map((p) => [p.toolCallId, p.state])], ['paused', 'Whole. ', [['c1_2', 'input-available']]])
     const page = await (await s.reconnect()).collect()
     await assertChatBody(page)
     assert.ok(!page.text.includes('c0') && !page.text.includes('Half'), page.text)
-    assertRefused(await submit(s, { toolCallId: 'c0', output: 1 }), 400)
-    assert.equal((await submit(s, { toolCallId: 'c1', output: 1 })).body.continues, true)
+    for (const toolCallId of ['c0', 'c1']) assertRefused(await submit(s, { toolCallId, output: 1 }), 400)
+    assert.equal((await submit(s, { toolCallId: 'c1_2', output: 1 })).body.continues, true)
     await (await s.resume()).collect()
     const message = (await s.snapshot()).body.messages.at(-1)
     assert.deepEqual([textOf(message), callsOf(message).map((p) => p.output)], ['Whole. Done.', [1]])

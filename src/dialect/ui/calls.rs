@@ -40,9 +40,11 @@ pub(in crate::dialect) fn names<'a>(fold: &'a Fold, ids: &'a CallIds, own: &'a s
     ids.uses(own).rev().chain(untracked).filter(|id| fold.find_call(id).is_some())
 }
 
-/// The name of the call that a chunk means which does not begin it.
+/// The name of the call that a chunk means which does not begin it: the newest one without a result, if there is one.
 pub(in crate::dialect) fn meant<'a>(fold: &'a Fold, ids: &'a CallIds, own: &'a str) -> &'a str {
-    names(fold, ids, own).next().or_else(|| ids.uses(own).next_back()).unwrap_or(own)
+    let waits = |id: &&str| fold.call(id).is_some_and(|call| !call.is_settled());
+    let waiting = names(fold, ids, own).find(waits);
+    waiting.or_else(|| names(fold, ids, own).next()).or_else(|| ids.uses(own).next_back()).unwrap_or(own)
 }
 
 /// The call that an input says once more. `step`: the first part of the step that is open; `continues`: the run goes on with a message and
@@ -85,11 +87,11 @@ pub(in crate::dialect) fn approval_of<'a>(run: &RunId, approval: &'a str, own: &
     }
 }
 
-/// The approval that a producer means which waits for the user's word: also one that was named with its call.
-pub(in crate::dialect) fn asked<'a>(fold: &Fold, ids: &'a CallIds, own: &'a str) -> Option<&'a str> {
-    std::iter::once(own).chain(ids.uses(own).rev()).find(|id| {
-        let part = fold.find_approval(id).and_then(|at| fold.parts.get(at));
-        part.is_some_and(|part| state_of(part) == "approval-requested")
+/// The approval that a producer means which waits for the user's word, and its call: also one that was named with its call.
+pub(in crate::dialect) fn asked<'a>(fold: &'a Fold, ids: &'a CallIds, own: &'a str) -> Option<(&'a str, &'a str)> {
+    std::iter::once(own).chain(ids.uses(own).rev()).find_map(|id| {
+        let mut asking = fold.calls().filter(|call| call.state() == "approval-requested");
+        asking.find(|call| call.approval() == Some(id)).map(|call| (id, call.id()))
     })
 }
 
@@ -120,8 +122,10 @@ impl Calls {
         chunk: Chunk,
     ) -> Option<Admitted> {
         if chunk.kind() == "tool-approval-response" {
-            let id = asked(fold, &self.ids, chunk.text("approvalId")?)?.to_owned();
-            return Some(Admitted { name: None, earlier: false, chunk: chunk.with("approvalId", id) });
+            let own = chunk.text("approvalId")?.to_owned();
+            let (id, call) = asked(fold, &self.ids, &own)?;
+            let chunk = chunk.with("approvalId", id).with("toolCallId", call);
+            return Some(Admitted { name: None, earlier: false, chunk });
         }
         let own = chunk.text("toolCallId")?.to_owned();
         let (mut name, mut known) = (None, None);
@@ -292,8 +296,26 @@ mod tests {
     }
 
     #[test]
+    fn a_late_result_is_for_the_call_that_lacks_one() {
+        let mut fold = Fold::new(&MessageId::new("m"));
+        let mut calls = Calls::default();
+        for expected in ["c", "c_2"] {
+            fold.apply(&Chunk::new("start-step")).unwrap();
+            let begin = Some(fold.parts.len());
+            fold.apply(&admit(&mut calls, &fold, begin, call("tool-input-available")).unwrap()).unwrap();
+            if expected == "c_2" {
+                for id in ["c_2", "c"] {
+                    let output = admit(&mut calls, &fold, begin, call("tool-output-available")).unwrap();
+                    assert_eq!(output.text("toolCallId"), Some(id));
+                    fold.apply(&output).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
     fn an_approval_is_named_with_its_call() {
-        for (own, first, second) in [("c", "c", "c_2"), ("r::c", "r::c", "r::c_2")] {
+        for (own, first, second) in [("c", "c", "c_2"), ("r::c", "r::c", "r::c_2"), ("x", "x", "x")] {
             let mut fold = Fold::new(&MessageId::new("m"));
             let mut calls = Calls::default();
             for expected in [first, second] {
@@ -309,6 +331,8 @@ mod tests {
                 if own != "r::c" {
                     let word = admit(&mut calls, &fold, begin, word).unwrap();
                     assert_eq!(word.text("approvalId"), Some(expected));
+                    fold.apply(&word).unwrap();
+                    assert!(is_granted_only(fold.parts.last().unwrap()), "the call that was asked about");
                 }
                 fold.apply(&admit(&mut calls, &fold, begin, call("tool-output-available")).unwrap()).unwrap();
             }

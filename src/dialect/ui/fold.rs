@@ -264,7 +264,7 @@ impl Fold {
     /// The place of the part that a result, an approval or a data chunk would change, when it is there already.
     pub(super) fn changed_by(&self, chunk: &Chunk) -> Option<usize> {
         match chunk.kind() {
-            "tool-approval-response" => self.find_approval(chunk.text("approvalId")?),
+            "tool-approval-response" => self.find_decided(chunk),
             kind if kind.starts_with("tool-output-") || kind == "tool-approval-request" => {
                 self.find_call(chunk.text("toolCallId")?)
             }

@@ -179,6 +179,15 @@ impl Fold {
         self.parts.iter().position(|part| Which::Any.takes(part) && approval_of(part) == Some(id))
     }
 
+    /// The part that the user's word is about. An upstream may give one id to several approvals, so the call counts when it is named.
+    pub(super) fn find_decided(&self, chunk: &Chunk) -> Option<usize> {
+        let id = chunk.text("approvalId")?;
+        let named = chunk
+            .text("toolCallId")
+            .and_then(|call| self.parts.iter().position(|part| call_of(part) == call && approval_of(part) == Some(id)));
+        named.or_else(|| self.find_approval(id))
+    }
+
     /// A part as it goes into the message: a streamed input is read as far as it has arrived, and a call has what its state wants.
     pub(super) fn part_at(&self, at: usize) -> Option<Map<String, Value>> {
         let mut part = self.parts.get(at)?.clone();
@@ -310,7 +319,7 @@ impl Fold {
 
     fn approval_response(&mut self, chunk: &Chunk) -> Result<(), FoldError> {
         let id = chunk.text("approvalId").unwrap_or_default();
-        let found = self.find_approval(id).and_then(|at| self.parts.get_mut(at));
+        let found = self.find_decided(chunk).and_then(|at| self.parts.get_mut(at));
         let part = found.ok_or_else(|| FoldError::NoApproval(id.into()))?;
         if let Some(Value::Object(approval)) = part.get_mut("approval") {
             copy(approval, chunk, "approved", Type::Flag);

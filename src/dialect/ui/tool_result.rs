@@ -367,7 +367,10 @@ fn result_chunk(id: &str, outcome: &Outcome) -> Option<Chunk> {
 /// The user's word as a chunk, which only new clients know.
 fn response(part: &Map<String, Value>, granted: bool, reason: Option<&str>) -> Option<Chunk> {
     let id = part.get("approval")?.get("id")?.as_str()?;
-    let chunk = Chunk::new("tool-approval-response").with("approvalId", id).with("approved", granted);
+    let chunk = Chunk::new("tool-approval-response")
+        .with("approvalId", id)
+        .with("toolCallId", call_of(part))
+        .with("approved", granted);
     Some(reason.into_iter().fold(chunk, |chunk, reason| chunk.with("reason", reason)))
 }
 

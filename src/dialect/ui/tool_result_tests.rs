@@ -220,7 +220,7 @@ fn the_continuation_shows_the_answers() {
     );
     assert_eq!(
         told(asked(), Outcome::Approved { reason: Some("so".into()) }, Executor::Producer),
-        json!([{"type": "tool-approval-response", "approvalId": "run::c", "approved": true, "reason": "so"}])
+        json!([{"type": "tool-approval-response", "approvalId": "run::c", "toolCallId": "c", "approved": true, "reason": "so"}])
     );
 }
 

@@ -93,7 +93,7 @@ impl Admission {
 
     fn with_asked_approval(&self, chunk: Chunk) -> Chunk {
         let Some(own) = chunk.text("approvalId") else { return chunk };
-        match asked(&self.fold, &self.calls, own).map(str::to_owned) {
+        match asked(&self.fold, &self.calls, own).map(|(id, _)| id.to_owned()) {
             Some(id) => chunk.with("approvalId", id),
             None => chunk,
         }
