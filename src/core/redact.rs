@@ -58,6 +58,10 @@ const SECRET_NAMES: [&str; 14] = [
     "bearer",
 ];
 
+/// Beginnings of the names of errors that end like a secret's name.
+const ERRORS: [&str; 9] =
+    ["invalid", "incorrect", "missing", "wrong", "expired", "bad", "unknown", "revoked", "disabled"];
+
 /// Words between a name and its value that are not the value.
 const SCHEMES: [&str; 6] = ["bearer", "basic", "digest", "token", "apikey", "negotiate"];
 
@@ -253,6 +257,10 @@ fn name_of(run: &str) -> String {
 }
 
 fn is_secret_name(name: &str) -> bool {
+    // `invalid_api_key: …` is the name of an error; what follows is its sentence.
+    if ERRORS.iter().any(|error| name.starts_with(error)) {
+        return false;
+    }
     SECRET_NAMES.iter().any(|secret| name == *secret || (secret.len() > 3 && name.ends_with(secret)))
         || ["secretkey", "accesskey", "privatekey", "accesskeyid"].iter().any(|secret| name.ends_with(secret))
 }
@@ -311,6 +319,11 @@ mod tests {
             ("the task-force", "the task-force"),
             ("max_tokens=5, code: rate_limit_exceeded", "max_tokens=5, code: rate_limit_exceeded"),
             ("invalid_request_error: messages.0.content", "invalid_request_error: messages.0.content"),
+            (
+                "invalid_api_key: Incorrect API key provided hunter22 by us",
+                "invalid_api_key: Incorrect API key provided hunter22 by us",
+            ),
+            ("{\"code\":\"invalid_api_key\",\"message\":\"no\"}", "{\"code\":\"invalid_api_key\",\"message\":\"no\"}"),
         ] {
             assert_eq!(quote(text), expected);
         }
