@@ -111,7 +111,7 @@ impl World {
             for answer in continued.iter().flat_map(|(_, answers)| answers) {
                 records.extend(writer.inherit(answer.clone()));
             }
-            *made.borrow_mut() = Some(writer);
+            made.replace(Some(writer));
             records
         };
         self.count += 1;
