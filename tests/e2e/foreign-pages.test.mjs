@@ -132,7 +132,7 @@ describe('a chat route of the app’s own', () => {
 
 describe('a body that is read as JSON', () => {
   const set = stage()
-  const TYPES = ['text/plain', 'text/plain;charset=UTF-8', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', 'Text/Plain ; a=b']
+  const TYPES = ['text/plain', 'text/plain;charset=UTF-8', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', 'Text/Plain ; a=b', 'text/plain;x=ndjson']
 
   test('is 415 as plain text or a form on every route, when there is one', async () => {
     const s = set.session()

@@ -8,6 +8,12 @@ use thiserror::Error;
 
 use crate::core::lenient_json;
 
+/// Whether a body of this type is one of lines; what stands behind the type itself does not count.
+pub fn is_lines(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().to_ascii_lowercase();
+    essence.contains("ndjson") || essence.contains("jsonl")
+}
+
 /// Why a line was refused. Nothing behind it is read.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BadLine {
@@ -139,6 +145,18 @@ mod tests {
         let last = lines.finish();
         values.extend(last.values);
         (values, last.bad)
+    }
+
+    #[test]
+    fn types_of_lines() {
+        for text in
+            ["application/x-ndjson", "application/NDJSON; charset=utf-8", "application/jsonl", "application/jsonlines"]
+        {
+            assert!(is_lines(text), "{text}");
+        }
+        for text in ["", "application/json", "text/plain; x=ndjson", "application/json;jsonl"] {
+            assert!(!is_lines(text), "{text}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
 use crate::core::storage::{RunRow, Storage};
 use crate::dialect::push::append::Append;
-use crate::dialect::push::ndjson::{BadLine, Lines};
+use crate::dialect::push::ndjson::{BadLine, Lines, is_lines};
 use crate::dialect::push::numbers::ProducerSeq;
 use crate::dialect::push::reason::Refused;
 use crate::shell::answer;
@@ -35,7 +35,7 @@ impl Host {
         let (fence, first) = numbered(request, run)?;
         let before = self.head();
         let kind = header(request, "content-type").unwrap_or_default();
-        if kind.contains("ndjson") || kind.contains("jsonl") {
+        if is_lines(&kind) {
             return self.append_lines(request, &fence, first, before).await;
         }
         let limit = self.config.settings.max_request_bytes;
