@@ -1,7 +1,7 @@
 // What a producer outside commits, and how it ends its run.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { assertChatBody, assertRefused } from './harness/assertions.mjs'
+import { assertChatBody, assertRefused, assertWireBody } from './harness/assertions.mjs'
 import { textOf } from './harness/clients.mjs'
 import { chunksIn } from './harness/contract.mjs'
 import { begin, ok, producer, replyOf, says, ui, wireEnd } from './harness/producer.mjs'
@@ -109,6 +109,7 @@ describe('ends', () => {
       const { s, run } = await begun()
       ok(await run.append([ui.step, ui.start(), ui.text('part')]))
       const reader = await s.reconnect()
+      const wire = await s.sse(0)
       ok(await run.fail(error))
       ok(await run.fail(error, { seq: 3 }), 'a repeat')
       const got = await reader.collect()
@@ -116,7 +117,11 @@ describe('ends', () => {
       assert.equal(chunksIn(got).at(-1).type, 'error')
       const { body, text } = await s.snapshot()
       assert.deepEqual([body.status, body.errorDetail.code, body.errorDetail.retryable, textOf(body.messages[1])], ['failed', code, retryable, 'part'])
-      assert.doesNotMatch(text + got.text, /SECRET/)
+      const live = await wire.collect()
+      const { data } = assertWireBody(live).terminal
+      assert.deepEqual(data.errorDetail, body.errorDetail, 'live as in the snapshot')
+      assert.equal(data.errorDetail.retryAfterMs, error.retryAfterMs)
+      assert.doesNotMatch(text + got.text + live.text, /SECRET/)
     }
   })
 

@@ -5,9 +5,11 @@ use super::rows::{CallRow, HeldRow, Pushed, RunRow, Write};
 use super::sql::{Sql, SqlStorage};
 use super::{Storage, StorageError};
 use crate::core::block::PARTS;
+use crate::core::error::Code;
 use crate::core::ids::{Cursor, RequestKey, RunId, Sequence};
 use crate::core::run::RunStatus;
 use crate::core::time::Millis;
+use crate::core::view::Fault;
 
 /// The tables and rows as version 1 left them: it knew of no producers outside.
 const VERSION_1: [&str; 10] = [
@@ -99,6 +101,34 @@ fn its_first_write_migrates_it() {
         storage.apply(&[Write::Run(row.clone())]).unwrap();
         assert_eq!(Native::reopen(&storage).run(&RunId::new("r1")).unwrap(), Some(row));
     }
+}
+
+/// The same session as version 2 left it: its run was a producer's outside, and has failed.
+fn stored_by_version_2() -> SqlStorage<Native> {
+    let storage = stored_by_version_1();
+    for statement in [
+        "ALTER TABLE run ADD COLUMN push TEXT",
+        "UPDATE run SET push = '{\"lease\":9,\"next\":7,\"at\":3}', status = 'failed', error = 'provider_error', retry_after_ms = 7",
+        "UPDATE session SET version = 2, status = 'failed'",
+    ] {
+        storage.connection().run(statement, &[], &mut |_| Ok(())).unwrap();
+    }
+    Native::reopen(&storage)
+}
+
+#[test]
+fn a_failure_of_version_2_is_told_in_its_codes_words() {
+    let storage = stored_by_version_2();
+    let (run, rest) = all(&storage);
+    assert_eq!(run.push.as_ref().map(|push| (push.next, push.result.clone())), Some((7, None)));
+    let fault = Fault::of(&run);
+    assert_eq!((fault.words(), fault.retry_after_ms), (Code::ProviderError.message(), Some(7)));
+    storage.apply(&[extend()]).unwrap();
+    assert_eq!((schema(&storage), all(&storage)), ((21, VERSION), (run.clone(), rest)));
+    let told = RunRow { error_text: Some("Your plan is used up".into()), ..run };
+    storage.apply(&[Write::Run(told.clone())]).unwrap();
+    let read = Native::reopen(&storage).run(&told.id).unwrap().unwrap();
+    assert_eq!((Fault::of(&read).words(), &read), ("Your plan is used up", &told));
 }
 
 #[test]
