@@ -50,7 +50,7 @@ for (const [api, { answer, text }] of Object.entries(APIS)) {
       const s = session(server)
       const sent = []
       // The user goes on behind the results of the third turn's call; what answers those stands between.
-      const between = producer === 'openai' ? ['(interrupted)'] : []
+      const between = api === 'openai' ? ['(interrupted)'] : []
       for (let n = 0; n < 6; n++) sent.push(await turn(s, 'by count', `q${n}`, `a${n}`, n === 2 ? 'call_2' : undefined))
       assert.deepEqual(sent, [
         ['q0'],

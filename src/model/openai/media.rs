@@ -59,9 +59,9 @@ impl Media {
 /// The files that stand beside the content of a delta or a message. `None` in the list: an entry that names no file.
 pub fn beside(said: &Value) -> Vec<Option<Media>> {
     let lists = ["images", "videos", "files"].iter().flat_map(|key| list(said, key));
-    let single =
-        ["image", "video"].iter().filter_map(|key| said.get(key)).filter(|one| one.is_object() || one.is_string());
-    lists.chain(single).filter(|entry| !entry.is_null()).map(Media::of_part).collect()
+    let says = |one: &&Value| one.is_object() || one.as_str().is_some_and(|text| !text.is_empty());
+    let single = ["image", "video"].iter().filter_map(|key| said.get(key));
+    lists.chain(single).filter(says).map(Media::of_part).collect()
 }
 
 /// A failure that names what cannot be shown.
@@ -210,6 +210,13 @@ mod tests {
         ] {
             assert_eq!(Media::of_part(&part), None, "{part}");
         }
+    }
+
+    #[test]
+    fn keys_that_say_nothing_name_no_file() {
+        let said = json!({"images": [null, ""], "image": "", "video": null, "files": []});
+        assert_eq!(beside(&said), []);
+        assert_eq!(beside(&json!({"images": [{}], "video": "x"})), [None, None]);
     }
 
     #[test]
