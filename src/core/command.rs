@@ -127,7 +127,7 @@ pub enum Entry {
         inputs: Vec<(Input, String)>,
         /// Whether a live run is superseded.
         supersede: bool,
-        /// The suspended run that is superseded.
+        /// The run that is superseded: a suspended one, or a running one whose message has calls that wait.
         abandoned: Option<Abandoned>,
     },
     /// A turn once more, or another message in the place of an old one.
@@ -154,7 +154,7 @@ impl Entry {
     }
 }
 
-/// A suspended run whose place another one takes.
+/// A live run whose place another one takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
     /// Its message with the calls given up, as JSON text; `None` when it paused before it had stored any.

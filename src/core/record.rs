@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::call_ids::CallName;
 use super::chunk::Chunk;
 use super::ids::AttemptId;
+use super::storage::MessageRow;
 
 /// One thing to write, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub enum Record {
         /// The attempt and step that wrote it.
         attempt: Option<(AttemptId, u32)>,
     },
+    /// An earlier message has changed by the chunk before this record.
+    Amend(MessageRow),
     /// The conversation is whole up to the chunk before this record.
     Commit(Commit),
     /// A call has got its name: stored with the chunk behind this record, that begins it.

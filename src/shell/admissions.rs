@@ -12,9 +12,10 @@ use crate::core::command::WriteRefused;
 use crate::core::ids::{Cursor, RunId};
 use crate::core::record::{Commit, Record};
 use crate::core::run::{EntryKind, Fence, Outcome, Vocabulary};
-use crate::core::storage::{CheckpointKind, RunRow};
+use crate::core::storage::{CheckpointKind, MessageRow, RunRow, Storage};
 use crate::dialect::push::admit::{Admission, Admitted, Folded, Opened};
-use crate::dialect::push::reason::Refused;
+use crate::dialect::push::elsewhere::Elsewhere;
+use crate::dialect::push::reason::{Reason, Refused};
 use crate::dialect::ui::held_answers::settle;
 use crate::dialect::ui::response::OPENING_CHUNKS;
 use crate::dialect::ui::tool_result::abandon;
@@ -59,14 +60,43 @@ impl Host {
         chunks: impl IntoIterator<Item = Value>,
     ) -> Result<Result<(Admission, Vec<Record>), Refused>, Response> {
         let mut admission = self.admission(fence)?;
-        Ok(match admission.admit_all(chunks) {
-            Ok(records) => Ok((admission, records)),
-            Err(refused) => {
-                if refused.index == 0 {
+        let mut records = Vec::new();
+        for (index, value) in chunks.into_iter().enumerate() {
+            if let Err(reason) = self.admit(&mut admission, value, &mut records) {
+                if index == 0 {
                     self.keep_admission(fence, admission);
                 }
-                Err(refused)
+                return Ok(Err(Refused { index, reason }));
             }
+        }
+        Ok(Ok((admission, records)))
+    }
+
+    /// Adds a chunk to the records. A result for an earlier message's call names its tool and goes into that message, too.
+    pub fn admit(&self, admission: &mut Admission, value: Value, records: &mut Vec<Record>) -> Result<(), Reason> {
+        let earlier = Elsewhere::of(admission, &value).and_then(|late| self.earlier(&late, records));
+        let (value, amended) = match earlier {
+            Some((tool, amended)) => (Elsewhere::named(value, &tool), amended),
+            None => (value, None),
+        };
+        records.extend(admission.admit(value)?.records());
+        records.extend(amended.map(Record::Amend));
+        Ok(())
+    }
+
+    /// The tool of a call that an earlier message holds, and that message with the call's late result. `before`: what is not stored yet.
+    fn earlier(&self, late: &Elsewhere, before: &[Record]) -> Option<(String, Option<MessageRow>)> {
+        let count = self.session(|session| session.message_count()).ok()?;
+        (0..count).rev().find_map(|index| {
+            let amended = before.iter().rev().find_map(|record| match record {
+                Record::Amend(row) if row.index == index => Some(row.clone()),
+                _ => None,
+            });
+            let row = amended.or_else(|| self.storage.message_at(index).ok().flatten())?;
+            // Most messages need not be read for that.
+            let message = row.json.contains(late.call()).then(|| serde_json::from_str::<Value>(&row.json).ok());
+            let (tool, amended) = late.in_message(message.flatten()?)?;
+            Some((tool, amended.map(|message| MessageRow { json: message.to_string(), ..row })))
         })
     }
 

@@ -50,7 +50,8 @@ impl Session {
             (Entry::Push { supersede: false, .. }, Some(run)) if run.status.is_live() => {
                 return Err(StartRefused::AlreadyRunning(run.id.clone()));
             }
-            (Entry::Push { abandoned, .. }, _) => abandoned.is_some() == suspended,
+            (Entry::Push { abandoned, .. }, Some(run)) if run.status.is_live() => abandoned.is_some() || !suspended,
+            (Entry::Push { abandoned, .. }, _) => abandoned.is_none(),
             // A message whose calls still wait cannot stay while its run goes.
             (Entry::Rewind { keep, .. }, Some(run)) if suspended && *keep > run.message_index => false,
             (Entry::Rewind { keep, .. }, _) => self.row.is_some() && *keep <= self.message_count(),

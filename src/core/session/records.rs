@@ -25,7 +25,7 @@ impl Session {
             match record {
                 Record::Chunk { .. } => head = head.next()?.cursor(),
                 Record::Commit(said) => commit = Some((head, said)),
-                Record::Call(_) => {}
+                Record::Call(_) | Record::Amend(_) => {}
             }
         }
         let encoded = self.log.encode(chunks_of(&run.id, records).iter().map(|(c, s)| (*c, s)))?;
@@ -36,6 +36,13 @@ impl Session {
         let mut writes = self.log.store(&run.id, encoded);
         writes.extend(self.take_names(run.turn, records));
         let mut count = self.message_count();
+        writes.extend(records.iter().filter_map(|record| match record {
+            // What the run itself writes is committed, and what was cut away stays so.
+            Record::Amend(row) if row.index < count && row.index != run.message_index => {
+                Some(Write::Message(row.clone()))
+            }
+            _ => None,
+        }));
         let mut steps = self.checkpoint.as_ref().filter(|last| last.run == run.id).map_or(0, |last| last.step_count);
         let mut state = None;
         if let Some((_, Commit { message, step_count, state: said })) = commit {
@@ -74,7 +81,7 @@ impl Session {
     pub(super) fn take_names(&mut self, turn: u32, records: &[Record]) -> Vec<Write> {
         let names = records.iter().filter_map(|record| match record {
             Record::Call(name) => Some(name),
-            Record::Chunk { .. } | Record::Commit(_) => None,
+            Record::Chunk { .. } | Record::Commit(_) | Record::Amend(_) => None,
         });
         let mut writes = Vec::new();
         for name in names {
@@ -114,7 +121,7 @@ pub(super) fn chunks_of<'a>(run: &RunId, records: &'a [Record]) -> Vec<(&'a Chun
         .iter()
         .filter_map(|record| match record {
             Record::Chunk { chunk, attempt } => Some((chunk, Stamp { run: run.clone(), attempt: attempt.clone() })),
-            Record::Commit(_) | Record::Call(_) => None,
+            Record::Commit(_) | Record::Call(_) | Record::Amend(_) => None,
         })
         .collect()
 }

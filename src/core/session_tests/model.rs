@@ -321,7 +321,8 @@ impl Facts {
             Entry::Push { supersede: false, .. } if self.live().is_some() => {
                 return self.live().map(|run| StartRefused::AlreadyRunning(run.id.clone()));
             }
-            Entry::Push { abandoned, .. } => abandoned.is_some() == self.suspended().is_some(),
+            Entry::Push { abandoned, .. } if self.live().is_some() => abandoned.is_some() || self.suspended().is_none(),
+            Entry::Push { abandoned, .. } => abandoned.is_none(),
             Entry::Rewind { keep, .. } => {
                 let waits = self.suspended().is_some_and(|run| *keep as usize > run.reply);
                 self.exists && *keep as usize <= self.messages.len() && !waits

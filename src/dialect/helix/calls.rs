@@ -173,7 +173,8 @@ impl Calls {
             // The call stands in an earlier message, or in an attempt that lost: `ui::lens` says who is told.
             None => {
                 if self.elsewhere.insert(id.to_owned()) {
-                    let said = said.with(CONTINUES, chunk.text("toolName").unwrap_or_default());
+                    let known = self.known.get(id).map(|call| call.tool.as_str());
+                    let said = said.with(CONTINUES, chunk.text("toolName").or(known).unwrap_or_default());
                     out.push(stamped(said, &self.run, None, None));
                 }
             }

@@ -87,7 +87,7 @@ pub(super) fn input_delta(chunk: &Chunk) -> Option<&str> {
 }
 
 /// How a failed call failed; `None` when it did not.
-pub(super) fn failure(chunk: &Chunk) -> Option<&str> {
+pub fn failure(chunk: &Chunk) -> Option<&str> {
     let said = match chunk.get("error") {
         Some(Value::String(text)) => Some(text.as_str()),
         Some(Value::Object(error)) => error.get("message").and_then(Value::as_str).or(Some(UNNAMED_FAILURE)),

@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use calls::Named;
 
 use super::helix_marks::Marks;
-use super::reason::{NotWhole, Reason, Refused};
+use super::reason::{NotWhole, Reason};
 use crate::core::call_ids::{CallIds, CallName};
 use crate::core::chunk::{Chunk, STAMP_KEYS, is_too_deep};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId, Sequence};
@@ -223,19 +223,6 @@ impl Admission {
         Ok(admitted)
     }
 
-    /// Takes several values: the records to store.
-    ///
-    /// # Errors
-    /// [`Refused`] names the first that was refused. Unless that is the very first, those before it have changed the state, which is not
-    /// one of the run's any more.
-    pub fn admit_all(&mut self, values: impl IntoIterator<Item = Value>) -> Result<Vec<Record>, Refused> {
-        let mut records = Vec::new();
-        for (index, value) in values.into_iter().enumerate() {
-            records.extend(self.admit(value).map_err(|reason| Refused { index, reason })?.records());
-        }
-        Ok(records)
-    }
-
     /// Takes note of the run's next stored chunk, stamp included, as [`Admission::admit`] and [`Admission::close`] have made it, or the
     /// object itself.
     pub fn replay(&mut self, sequence: Sequence, chunk: &Chunk) {
@@ -293,6 +280,16 @@ impl Admission {
     /// The run's message as far as it came; `None` while it has no parts, and for what is opaque.
     pub fn message(&self) -> Option<Value> {
         self.fold.message()
+    }
+
+    /// The session's name of the call that the producer means by this id.
+    pub fn meant<'a>(&'a self, own: &'a str) -> &'a str {
+        crate::dialect::ui::calls::meant(&self.fold, &self.calls, own)
+    }
+
+    /// Whether the run's own message has this call, by the session's name.
+    pub fn has_call(&self, call: &str) -> bool {
+        self.fold.call(call).is_some()
     }
 
     /// Takes a chunk that names its call as the session does.

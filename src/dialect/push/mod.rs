@@ -4,7 +4,7 @@
 //! * [`body`]: what the requests say; [`fields`] reads their keys. [`append`]: a JSON body of chunks; [`ndjson`]: one that stays open.
 //! * [`own_messages`]: the messages that requests bring, and that no id is there twice.
 //! * [`admit`]: what a pushed chunk becomes in the log, and the message that a commit folds; [`reason`] says why not,
-//!   `held` keeps what clients answered meanwhile,
+//!   `held` keeps what clients answered meanwhile, [`elsewhere`] a result for an earlier message's call,
 //!   `ui_rules` which UI chunks clients would fail on, `helix_marks` which attempt a Helix chunk belongs to.
 
 pub mod admit;
@@ -12,6 +12,7 @@ pub mod admit;
 mod admit_tests;
 pub mod append;
 pub mod body;
+pub mod elsewhere;
 mod fields;
 mod held;
 mod helix_marks;

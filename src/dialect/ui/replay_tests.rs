@@ -213,7 +213,7 @@ fn lasting(message: &Value) -> Option<Value> {
 fn commits(entries: &[Record]) -> Vec<(Value, Vec<Chunk>)> {
     let at = entries.iter().enumerate().filter_map(|(at, entry)| match entry {
         Record::Commit(commit) => Some((commit.message.clone(), stored(&entries[at..]))),
-        Record::Chunk { .. } | Record::Call(_) => None,
+        Record::Chunk { .. } | Record::Call(_) | Record::Amend(_) => None,
     });
     at.collect()
 }

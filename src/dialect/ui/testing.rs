@@ -33,7 +33,7 @@ pub(in crate::dialect) fn stamp(chunk: &Chunk, attempt: Option<&(AttemptId, u32)
 pub(in crate::dialect) fn stored(entries: &[Record]) -> Vec<Chunk> {
     let chunk = |entry: &Record| match entry {
         Record::Chunk { chunk, attempt } => Some(stamp(chunk, attempt.as_ref())),
-        Record::Commit(_) | Record::Call(_) => None,
+        Record::Commit(_) | Record::Call(_) | Record::Amend(_) => None,
     };
     entries.iter().filter_map(chunk).collect()
 }
@@ -51,7 +51,7 @@ pub(in crate::dialect) fn run(chunks: &[Value]) -> Vec<Record> {
 pub(in crate::dialect) fn last_commit(entries: &[Record]) -> Option<&Commit> {
     entries.iter().rev().find_map(|entry| match entry {
         Record::Commit(commit) => Some(commit),
-        Record::Chunk { .. } | Record::Call(_) => None,
+        Record::Chunk { .. } | Record::Call(_) | Record::Amend(_) => None,
     })
 }
 

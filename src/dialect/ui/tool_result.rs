@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::fold::{Fold, kind_of};
-use super::tool::{call_of, state_of};
+use super::tool::{call_of, is_settled, state_of};
 use crate::core::approval::{Executor, parse_approval_id};
 use crate::core::chunk::{Chunk, is_too_deep};
 use crate::core::error::Code;
@@ -237,6 +237,16 @@ pub fn claims_of_message(sent: &Value) -> Vec<Answer> {
         Some(Answer { tool_call_id: call_of(part).to_owned(), outcome: claim.outcome })
     };
     calls(sent).filter_map(said).collect()
+}
+
+/// A result that comes when its message is an earlier one: the call's tool, and the message with the result, if the call has none, or was
+/// given up without one. `None` when the message does not hold the call.
+pub fn take_late(message: Value, answer: &Answer) -> Option<(String, Option<Value>)> {
+    let part = find(&message, &answer.tool_call_id)?;
+    let tool = name_of(part).to_owned();
+    let is_open = !is_settled(part) || part.get("errorText") == Some(&ABANDONED.into());
+    let amended = is_open.then(|| apply(message, std::slice::from_ref(answer)));
+    Some((tool, amended))
 }
 
 /// Holds a claim against its stored call: an answer, or nothing new.

@@ -13,7 +13,7 @@ fn story(entries: &[Record]) -> String {
         match entry {
             Record::Chunk { chunk, .. } => words.push(chunk.kind().to_owned()),
             Record::Commit(commit) => words.push(format!("commit({})", commit.step_count)),
-            Record::Call(_) => {}
+            Record::Call(_) | Record::Amend(_) => {}
         }
     }
     words.join(" ")
@@ -324,7 +324,7 @@ proptest! {
                     prop_assert_eq!(fold.message(), Some(commit.message.clone()));
                     validate_message(&commit.message).unwrap();
                 }
-                Record::Call(_) => {}
+                Record::Call(_) | Record::Amend(_) => {}
             }
             if let Some(message) = fold.message() {
                 validate_message(&message).unwrap_or_else(|error| panic!("{error}: {message}"));
@@ -392,7 +392,7 @@ fn what_is_stored_can_be_read_again_however_deep_the_model_nests() {
             let text = match record {
                 Record::Chunk { chunk, .. } => json!({"sequence": 1, "chunk": chunk.as_map()}).to_string(),
                 Record::Commit(commit) => json!({"messages": [commit.message]}).to_string(),
-                Record::Call(_) => continue,
+                Record::Call(_) | Record::Amend(_) => continue,
             };
             serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{levels} levels: {error}"));
         }

@@ -12,7 +12,8 @@ use super::refusals::{committed, facts, not_resumable, unread, unreadable};
 use crate::core::approval::Executor;
 use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
-use crate::core::command::{Abandoned, Entry, Input, Keyed};
+use crate::core::chunk::Chunk;
+use crate::core::command::{Entry, Input, Keyed};
 use crate::core::digest;
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RunId};
@@ -22,12 +23,28 @@ use crate::core::time::Millis;
 use crate::dialect::push::body::Begin;
 use crate::dialect::push::numbers::{ProducerEpoch, ProducerSeq};
 use crate::dialect::push::own_messages::{Around, OwnMessage, brought};
-use crate::dialect::ui::tool_result::{abandon, pending};
+use crate::dialect::ui::tool_result::pending;
 use crate::shell::answer;
 use crate::shell::clock::now;
 use crate::shell::host::Host;
 use crate::shell::production::{Continued, Launch};
 use crate::shell::request::{body, header};
+
+/// What a run that a producer opens answers.
+struct Answered {
+    entry: Entry,
+    continued: Option<Continued>,
+    /// The names of the calls in the producer's messages.
+    names: Vec<CallName>,
+    /// The calls that are given up for it, with their tools.
+    abandoned: Vec<(String, Chunk)>,
+}
+
+impl Answered {
+    fn of(entry: Entry) -> Self {
+        Self { entry, continued: None, names: Vec::new(), abandoned: Vec::new() }
+    }
+}
 
 impl Host {
     /// `POST /sessions/:s/runs`.
@@ -51,7 +68,7 @@ impl Host {
             }
             return self.claim_again(caller, &row, begin.lease).await;
         }
-        let (entry, continued, names) = self.pushed_entry(caller, &begin)?;
+        let Answered { entry, continued, names, abandoned } = self.pushed_entry(caller, &begin)?;
         self.session(|session| session.may_start(caller, &entry))
             .map_err(|error| unreadable(&error))?
             .map_err(|refused| self.refused(&refused))?;
@@ -63,7 +80,7 @@ impl Host {
             key: keyed,
             entry,
             continued,
-            abandoned: Vec::new(),
+            abandoned,
             names,
             push: Some(begin.lease.unwrap_or(self.config.settings.lease)),
             state: begin.state.map(|state| state.to_string()),
@@ -76,24 +93,20 @@ impl Host {
     }
 
     /// What the run answers: the producer's messages and the names of their calls, or the answers that a suspended run has got meanwhile.
-    fn pushed_entry(
-        &self,
-        caller: &Caller,
-        begin: &Begin,
-    ) -> Result<(Entry, Option<Continued>, Vec<CallName>), Response> {
-        let suspended =
-            self.session(|session| session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned());
-        let suspended = suspended.map_err(|error| unreadable(&error))?;
-        if let (Some(run), true, false) = (&suspended, begin.messages.is_empty(), begin.supersede) {
+    fn pushed_entry(&self, caller: &Caller, begin: &Begin) -> Result<Answered, Response> {
+        let live = self.session(|session| session.run().filter(|run| run.status.is_live()).cloned());
+        let live = live.map_err(|error| unreadable(&error))?;
+        let suspended = live.as_ref().filter(|run| run.status == RunStatus::SuspendedClientTool);
+        if let (Some(run), true, false) = (suspended, begin.messages.is_empty(), begin.supersede) {
             let Some(message) = self.message_of(run).map_err(|error| unreadable(&error))? else {
-                return Ok((Entry::Results { message: None }, None, Vec::new()));
+                return Ok(Answered::of(Entry::Results { message: None }));
             };
             if !pending(&message, Executor::Producer).is_empty() {
                 return Err(not_resumable("Calls of the paused run wait for their answers", "calls_pending"));
             }
             let answers = self.answers_so_far(run)?;
             let entry = Entry::Results { message: Some(message.to_string()) };
-            return Ok((entry, Some(Continued { message, answers }), Vec::new()));
+            return Ok(Answered { continued: Some(Continued { message, answers }), ..Answered::of(entry) });
         }
         let stored: Vec<MessageId> = self.places(caller)?.into_iter().map(|place| place.id).collect();
         let around = self.session(|session| {
@@ -107,14 +120,13 @@ impl Host {
             .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
         let input = |message: OwnMessage| (Input { id: MessageId::new(message.id), json: message.json }, message.role);
         let inputs = messages.into_iter().map(input).collect();
-        let abandoned = match suspended.filter(|_| begin.supersede) {
-            None => None,
-            Some(run) => {
-                let message = self.message_of(&run).map_err(|error| unreadable(&error))?;
-                Some(Abandoned { message: message.map(|message| abandon(message).to_string()) })
-            }
-        };
-        Ok((Entry::Push { inputs, supersede: begin.supersede, abandoned }, None, names))
+        let given_up = live.as_ref().filter(|_| begin.supersede).map(|run| self.given_up(run)).transpose()?;
+        let (run, abandoned) = given_up.unzip();
+        let abandoned = abandoned.unwrap_or_default();
+        // A running run that leaves no call open stays as it is.
+        let run = run.filter(|_| suspended.is_some() || !abandoned.is_empty());
+        let entry = Entry::Push { inputs, supersede: begin.supersede, abandoned: run };
+        Ok(Answered { names, abandoned, ..Answered::of(entry) })
     }
 
     /// A claim of a run that exists: whoever wrote it is fenced off, and the answer says what is stored.

@@ -155,15 +155,19 @@ impl Host {
         let Some(run) = suspended.map_err(|error| unreadable(&error))? else {
             return Ok(Plan::of(RunEntry::Send { input, abandoned: None }));
         };
-        let Some(message) = self.message_of(&run).map_err(|error| unreadable(&error))? else {
-            return Ok(Plan::of(RunEntry::Send { input, abandoned: Some(Abandoned::default()) }));
+        let (run, abandoned) = self.given_up(&run)?;
+        Ok(Plan { abandoned, ..Plan::of(RunEntry::Send { input, abandoned: Some(run) }) })
+    }
+
+    /// What becomes of a live run whose place another one takes, and what is told of its calls that wait: their tools and failures.
+    pub(super) fn given_up(&self, run: &RunRow) -> Result<(Abandoned, Vec<(String, Chunk)>), Response> {
+        let Some(message) = self.message_of(run).map_err(|error| unreadable(&error))? else {
+            return Ok((Abandoned::default(), Vec::new()));
         };
         let failure = |id: &str| Chunk::new("tool-output-error").with("toolCallId", id).with("errorText", ABANDONED);
         let calls = pending(&message, Executor::Client).into_iter();
-        let abandoned = calls.map(|call| (call.tool_name, failure(&call.tool_call_id))).collect();
-        let entry =
-            RunEntry::Send { input, abandoned: Some(Abandoned { message: Some(abandon(message).to_string()) }) };
-        Ok(Plan { abandoned, ..Plan::of(entry) })
+        let told = calls.map(|call| (call.tool_name, failure(&call.tool_call_id))).collect();
+        Ok((Abandoned { message: Some(abandon(message).to_string()) }, told))
     }
 
     fn regenerate(
