@@ -1,4 +1,4 @@
-//! Whether a producer that failed is asked once more.
+//! Whether a producer that failed is asked once more, and when one goes on whose object died.
 
 use super::error::Failure;
 use super::time::Millis;
@@ -15,6 +15,20 @@ pub fn pause_before_next(failure: &Failure, attempts: u32, most: u32, lease: Mil
     let doublings = attempts.saturating_sub(1).min(20);
     let pause = FIRST_PAUSE_MS.saturating_mul(1 << doublings).max(failure.retry_after_ms.unwrap_or(0));
     (pause <= lease.get() / 2).then(|| Millis::new(pause))
+}
+
+/// Most deaths of objects that a run survives.
+const MAX_DEATHS: u32 = 10;
+
+/// The pause before the attempt that follows the death of a run's object, its `deaths`-th: none after the first, because most deaths are
+/// deployments, then growing up to half a lease, so that a crash that comes again and again is outlasted. `None` when it was one too many.
+pub fn pause_after_death(deaths: u32, lease: Millis) -> Option<Millis> {
+    if deaths > MAX_DEATHS {
+        return None;
+    }
+    let Some(doublings) = deaths.checked_sub(2) else { return Some(Millis::default()) };
+    let pause = FIRST_PAUSE_MS.saturating_mul(1 << doublings.min(20));
+    Some(Millis::new(pause.min(lease.get() / 2)))
 }
 
 #[cfg(test)]
@@ -37,6 +51,16 @@ mod tests {
         for code in [Code::ProviderAuth, Code::ProviderContextLength, Code::FrameworkInternalError] {
             assert_eq!(pause(code, None, 1), None, "{code:?}");
         }
+    }
+
+    #[test]
+    fn deaths_are_spread_by_growing_pauses_and_have_an_end() {
+        let pauses =
+            |lease| (1..=11).map(|deaths| pause_after_death(deaths, lease).map(Millis::get)).collect::<Vec<_>>();
+        let some = |pauses: [u64; 10]| pauses.into_iter().map(Some).chain([None]).collect::<Vec<_>>();
+        assert_eq!(pauses(LEASE), some([0, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000, 15_000]));
+        let short = Millis::new(1_000);
+        assert_eq!(pauses(short), some([0, 500, 500, 500, 500, 500, 500, 500, 500, 500]), "at most half a lease");
     }
 
     #[test]

@@ -34,12 +34,21 @@ pub struct Batcher {
     urgent: bool,
     last: Option<UnixMillis>,
     unconfirmed: bool,
+    /// Flushes in a row that the storage did not take, and when it is asked again.
+    failures: u32,
+    again: Option<UnixMillis>,
 }
+
+/// Most flushes in a row that may fail.
+const MAX_FAILURES: u32 = 5;
+
+/// The first pause before storage that took nothing is asked again, in ms; it doubles, up to four times as much.
+const FIRST_PAUSE_MS: u64 = 100;
 
 impl Batcher {
     /// A batcher with this least time between flushes.
     pub fn new(wait: Millis) -> Self {
-        Self { wait, waiting: Vec::new(), urgent: false, last: None, unconfirmed: false }
+        Self { wait, waiting: Vec::new(), urgent: false, last: None, unconfirmed: false, failures: 0, again: None }
     }
 
     /// What waits is flushed in this turn.
@@ -55,6 +64,10 @@ impl Batcher {
 
     /// Whether and when to flush.
     pub fn next(&self, now: UnixMillis, followed: bool) -> Flush {
+        if let Some(again) = self.again {
+            // Also when nothing waits but the end of the run.
+            return if now < again && again.since(now) <= longest_pause() { Flush::At(again) } else { Flush::Now };
+        }
         if self.waiting.is_empty() {
             return Flush::Nothing;
         }
@@ -75,13 +88,38 @@ impl Batcher {
         self.last = Some(now);
         self.unconfirmed = true;
         self.urgent = false;
+        self.again = None;
         std::mem::take(&mut self.waiting)
+    }
+
+    /// What was taken could not be stored: it waits in front of what has come since, for a pause that grows. `false` when that has
+    /// happened too often in a row.
+    pub fn put_back(&mut self, now: UnixMillis, mut records: Vec<Record>) -> bool {
+        records.append(&mut self.waiting);
+        self.waiting = records;
+        self.unconfirmed = false;
+        // Due as soon as the pause is over.
+        self.urgent = true;
+        self.failures = self.failures.saturating_add(1);
+        let pause = FIRST_PAUSE_MS << self.failures.saturating_sub(1).min(2);
+        self.again = Some(now.after(Millis::new(pause)));
+        self.failures <= MAX_FAILURES
+    }
+
+    /// The storage has taken a flush.
+    pub fn stored(&mut self) {
+        self.failures = 0;
     }
 
     /// Everything flushed so far is durable.
     pub fn confirmed(&mut self) {
         self.unconfirmed = false;
     }
+}
+
+/// A pause that would last longer was set by a clock that was set back since.
+const fn longest_pause() -> Millis {
+    Millis::new(FIRST_PAUSE_MS << 2)
 }
 
 #[cfg(test)]
@@ -158,6 +196,45 @@ mod tests {
         batcher.offer(vec![Record::Commit(Commit { message: json!({}), step_count: 1, state: None })]);
         assert_eq!(batcher.next(at(1), true), Flush::Now);
         assert_eq!(batcher.take(at(1)).len(), 2);
+    }
+
+    #[test]
+    fn what_could_not_be_stored_goes_first_after_a_growing_pause() {
+        let named = |name: &str| vec![Record::Chunk { chunk: Chunk::new(name), attempt: None }];
+        let mut batcher = Batcher::new(Millis::new(50));
+        batcher.offer(named("first"));
+        let mut now = at(1_000);
+        for pause in [100, 200, 400, 400, 400] {
+            let taken = batcher.take(now);
+            batcher.offer(named("later"));
+            assert!(batcher.put_back(now, taken));
+            assert_eq!(batcher.next(now, true), Flush::At(now.after(Millis::new(pause))), "however urgent");
+            now = now.after(Millis::new(pause));
+            assert_eq!(batcher.next(now, true), Flush::Now);
+        }
+        let taken = batcher.take(now);
+        assert_eq!((&taken[..1], taken.len()), (&named("first")[..], 6));
+        assert!(!batcher.put_back(now, taken), "five times may pass, a sixth does not");
+        let mut silent = Batcher::new(Millis::new(50));
+        assert!(silent.put_back(at(0), Vec::new()), "an end without a word is tried again, too");
+        assert_eq!([silent.next(at(0), true), silent.next(at(100), true)], [Flush::At(at(100)), Flush::Now]);
+        silent.take(at(100));
+        assert_eq!(silent.next(at(200), true), Flush::Nothing);
+    }
+
+    #[test]
+    fn a_flush_that_was_stored_forgets_those_that_were_not() {
+        let mut batcher = Batcher::new(Millis::new(50));
+        for round in 0..20 {
+            batcher.offer(chunk());
+            let taken = batcher.take(at(round * 1_000));
+            assert!(batcher.put_back(at(round * 1_000), taken));
+            batcher.take(at(round * 1_000 + 100));
+            batcher.stored();
+        }
+        let taken = batcher.take(at(99_000));
+        batcher.put_back(at(99_000), [taken, chunk()].concat());
+        assert_eq!(batcher.next(at(5_000), true), Flush::Now, "a clock that is set back delays nothing");
     }
 
     #[test]

@@ -120,6 +120,7 @@ impl Settings {
             retention: self.retention,
             ttl: self.session_ttl,
             max_bytes: self.max_session_bytes,
+            detached: self.detached,
         }
     }
 }

@@ -19,6 +19,10 @@ macro_rules! codes {
                 match self { $(Self::$variant => $text,)* }
             }
 
+            /// Every code.
+            #[cfg(test)]
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
             /// HTTP status of an answer that carries this code.
             pub fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }
@@ -54,6 +58,8 @@ codes! {
     StateRunEnded = "state_run_ended", 409, false, "This run has already ended";
     /// A live run alone is larger than a session may be.
     StateSessionFull = "state_session_full", 409, false, "The reply is larger than this session can store";
+    /// What a run said could not be stored, or what it answers not be read.
+    StateStoreFailed = "state_store_failed", 503, true, "The conversation could not be stored; try again";
     /// Another process has claimed the run since.
     StateProducerFenced = "state_producer_fenced", 403, false, "Another process has claimed this run";
     /// A number is missing before the one that a producer sent.
@@ -129,9 +135,13 @@ codes! {
 }
 
 impl Code {
-    /// The part before the first `_`, as in `errorDetail.category`.
+    /// The part before the first `_`, as in `errorDetail.category`. The two codes that have no such part are named by what they are about.
     pub fn category(self) -> &'static str {
-        self.as_str().split('_').next().unwrap_or_default()
+        match self {
+            Self::Truncated => "state",
+            Self::InvalidResult => "validation",
+            _ => self.as_str().split('_').next().unwrap_or_default(),
+        }
     }
 }
 
@@ -170,5 +180,14 @@ mod tests {
         assert_eq!(serde_json::to_string(&Code::Truncated).unwrap(), "\"TRUNCATED\"");
         assert_eq!((Code::InvalidResult.as_str(), Code::InvalidResult.status()), ("INVALID_RESULT", 400));
         assert!(!Code::InvalidResult.retryable());
+    }
+
+    #[test]
+    fn every_category_is_one() {
+        for code in Code::ALL {
+            let known = ["state", "transport", "validation", "configuration", "framework", "producer", "provider"];
+            assert!(known.contains(&code.category()), "{code:?}: {}", code.category());
+        }
+        assert_eq!(Code::Truncated.category(), "state");
     }
 }

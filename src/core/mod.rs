@@ -6,7 +6,8 @@
 //! What happens to them:
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
-//! * [`batch`]: when a producer's records are flushed. [`pulse`]: what of its connection is a sign of life.
+//! * [`batch`]: when a producer's records are flushed. [`pulse`]: what of its connection is a sign of life. [`vigil`]: whether a silence is a
+//!   producer's, or the watch's own.
 //! * [`retention`]: what is kept, how long, and how far the log is cut.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
 //! * [`snapshot`]: the committed conversation. [`state`]: the custom state beside it, and patches of it.
@@ -51,3 +52,4 @@ pub mod storage;
 pub mod time;
 pub mod truth;
 pub mod view;
+pub mod vigil;

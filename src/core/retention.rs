@@ -19,6 +19,8 @@ pub struct Policy {
     pub ttl: Option<Millis>,
     /// Most bytes of chunks that a session keeps.
     pub max_bytes: u64,
+    /// How long a run goes on that nobody follows; `None` for ever.
+    pub detached: Option<Millis>,
 }
 
 /// A finished run whose chunks are kept.
@@ -88,7 +90,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const POLICY: Policy = Policy { lease: Millis::new(1), retention: Millis::new(1_000), ttl: None, max_bytes: 1_600 };
+    const POLICY: Policy =
+        Policy { lease: Millis::new(1), retention: Millis::new(1_000), ttl: None, max_bytes: 1_600, detached: None };
 
     fn at(cursor: u64) -> Cursor {
         Cursor::new(cursor).unwrap()

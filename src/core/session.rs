@@ -10,8 +10,10 @@
 //! ```
 
 mod entry;
+mod followers;
 mod holding;
 mod keeping;
+mod leases;
 pub mod push;
 mod records;
 
@@ -22,16 +24,17 @@ use serde::{Deserialize, Serialize};
 use super::block::{OPEN_LIMIT, OpenBlock, PARTS};
 use super::call_ids::CallIds;
 use super::caller::Caller;
-use super::command::{Due, Effects, NotFound, StopTarget, WriteRefused};
+use super::command::{Effects, NotFound, StopTarget, WriteRefused};
 use super::error::Failure;
 use super::ids::{CheckpointId, Cursor};
 use super::log::{Log, Ticket};
 use super::record::Record;
 use super::retention::Policy;
 use super::run::{Fence, Outcome, RunStatus};
-use super::storage::{CheckpointKind, CheckpointRow, HeldRow, RunRow, SessionRow, Stored, Write};
+use super::storage::{CheckpointKind, CheckpointRow, HeldRow, Life, RunRow, SessionRow, Stored, Write};
 use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
+use super::vigil::Vigil;
 use push::last_words;
 
 /// Longest time between the alarms of a live run inside the object: outgoing traffic does not keep an object in memory.
@@ -80,6 +83,7 @@ pub struct Session {
     calls: CallIds,
     /// Answers that came before their run waited for them.
     held: Vec<HeldRow>,
+    vigil: Vigil,
     log: Log,
     view: View,
     pending: VecDeque<Pending>,
@@ -103,6 +107,7 @@ impl Session {
                 truncated: None,
                 calls: CallIds::default(),
                 held: Vec::new(),
+                vigil: Vigil::default(),
                 log: Log::load(Cursor::START, Cursor::START, None),
                 view: View::default(),
                 pending: VecDeque::new(),
@@ -130,6 +135,7 @@ impl Session {
             checkpoint,
             truncated,
             held,
+            vigil: Vigil::default(),
             view,
             pending: VecDeque::new(),
         }
@@ -277,7 +283,8 @@ impl Session {
     /// [`WriteRefused`]; nothing has changed.
     pub fn begin_attempt(&mut self, fence: &Fence) -> Result<Effects, WriteRefused> {
         let (run, _) = self.producing(fence)?;
-        let run = RunRow { attempts: run.attempts.saturating_add(1), ..run };
+        let life = Life { again_at: None, ..run.life };
+        let run = RunRow { attempts: run.attempts.saturating_add(1), life, ..run };
         self.run = Some(run.clone());
         Ok(self.effects(vec![Write::Run(run)]))
     }
@@ -298,20 +305,6 @@ impl Session {
         }
     }
 
-    /// The producer is alive. In memory only: the alarm and every request check again.
-    pub fn renew(&mut self, now: UnixMillis, fence: &Fence) {
-        let own = self.policy.lease;
-        if let Some(run) = self.run.as_mut().filter(|run| holds(run, fence)) {
-            run.lease_until = now.after(run.push.as_ref().map_or(own, |push| push.lease));
-        }
-    }
-
-    /// A producer in this object has taken the run's dead one's place.
-    pub fn adopt(&mut self, now: UnixMillis, fence: &Fence) {
-        self.orphaned = false;
-        self.renew(now, fence);
-    }
-
     /// What a request to stop meets; `named` is the run that it names, if it names one.
     ///
     /// # Errors
@@ -323,21 +316,6 @@ impl Session {
             (Some(run), _) if run.status.is_live() => StopTarget::Live(run.fence()),
             _ => StopTarget::Idle,
         })
-    }
-
-    /// The dead run that must be settled before anything else is answered.
-    pub fn due(&self, now: UnixMillis) -> Option<Due> {
-        let run = self.run.as_ref().filter(|run| run.status.is_live())?;
-        if run.status == RunStatus::SuspendedClientTool {
-            return (!self.held.is_empty()).then(|| Due::Answered(run.fence()));
-        }
-        if self.orphaned {
-            Some(Due::Orphaned(run.fence()))
-        } else if now >= run.lease_until {
-            Some(Due::Lapsed(run.fence()))
-        } else {
-            None
-        }
     }
 
     /// Removes all that the session stores.

@@ -45,4 +45,10 @@ impl Millis {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, more: Self) -> Self {
+        Self(self.0.saturating_add(more.0))
+    }
 }

@@ -8,7 +8,11 @@ use std::rc::Rc;
 
 use js_sys::{Object, Reflect, Symbol};
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::spawn_local;
 use web_sys::{AbortSignal, QueuingStrategy, ReadableStream, ReadableStreamDefaultController, UnderlyingSource};
+
+use super::clock::sleep;
+use crate::core::time::Millis;
 
 /// The writing end of a response body.
 pub struct Body {
@@ -37,7 +41,19 @@ pub fn open(
     });
     let listening = Rc::new(Cell::new(true));
     let (flag, listens) = (Rc::clone(&hungry), Rc::clone(&listening));
+    let begun: Rc<Cell<Begun>> = Rc::default();
+    let (seen, breaks) = (Rc::clone(&begun), Rc::clone(&started));
     let pull: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(move || {
+        if seen.replace(Begun::Read) == Begun::Broken
+            && let Ok(controller) = breaks.try_borrow()
+            && let Some(controller) = controller.clone()
+        {
+            // What carries the response may still hold its head back.
+            return spawn_local(async move {
+                sleep(HEAD_START).await;
+                fail(&controller);
+            });
+        }
         flag.set(true);
         if listens.get() {
             on_pull();
@@ -54,9 +70,9 @@ pub fn open(
     strategy.set_high_water_mark(0.0);
     let stream = ReadableStream::new_with_underlying_source_and_strategy(source.unchecked_ref(), &strategy)?;
     let controller = started
-        .try_borrow_mut()
+        .try_borrow()
         .ok()
-        .and_then(|mut slot| slot.take())
+        .and_then(|slot| slot.clone())
         .ok_or_else(|| JsValue::from_str("the stream did not start"))?;
 
     let abort = match signal {
@@ -67,7 +83,7 @@ pub fn open(
         }
         None => None,
     };
-    let pen = Rc::new(Pen { controller, hungry });
+    let pen = Rc::new(Pen { controller, hungry, begun });
     Ok((stream, Body { pen, abort, listening, _source: [pull, cancel] }))
 }
 
@@ -96,6 +112,9 @@ impl Drop for Body {
     }
 }
 
+/// How long the first bytes of a broken body have, to leave with their head.
+const HEAD_START: Millis = Millis::new(50);
+
 /// How a console names what breaks a body.
 const ON_PURPOSE: &str = "body ended on purpose";
 
@@ -103,6 +122,28 @@ const ON_PURPOSE: &str = "body ended on purpose";
 pub struct Pen {
     controller: ReadableStreamDefaultController,
     hungry: Rc<Cell<bool>>,
+    begun: Rc<Cell<Begun>>,
+}
+
+/// Whether a body's first bytes were taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Begun {
+    /// They wait.
+    #[default]
+    Unread,
+    /// They wait, and what follows them is the end.
+    Broken,
+    /// They were, and more was asked for.
+    Read,
+}
+
+/// Whatever breaks a body, a console calls it uncaught. Measured, this says least: what is `retryable` is a lost connection to the server,
+/// which logs none; what is no `Error` has no stack; and the name tells an operator that it was meant.
+fn fail(controller: &ReadableStreamDefaultController) {
+    let lost: Object = Object::create(JsValue::NULL.unchecked_ref());
+    let _ = Reflect::set(&lost, &JsValue::from_str("retryable"), &JsValue::TRUE);
+    let _ = Reflect::set(&lost, &Symbol::to_string_tag(), &JsValue::from_str(ON_PURPOSE));
+    controller.error_with_e(&lost);
 }
 
 impl Pen {
@@ -125,14 +166,13 @@ impl Pen {
         let _ = self.controller.close();
     }
 
-    /// Breaks the body: the client sees a network error, never a clean end.
-    ///
-    /// Whatever breaks a body, a console calls it uncaught. Measured, this says least: what is `retryable` is a lost connection to the
-    /// server, which logs none; what is no `Error` has no stack; and the name tells an operator that it was meant.
+    /// Breaks the body: the client sees a network error, never a clean end. Not before it has its first bytes: an error throws away what
+    /// waits, and a body that breaks without a byte takes its response's head with it.
     pub fn break_off(&self) {
-        let lost: Object = Object::create(JsValue::NULL.unchecked_ref());
-        let _ = Reflect::set(&lost, &JsValue::from_str("retryable"), &JsValue::TRUE);
-        let _ = Reflect::set(&lost, &Symbol::to_string_tag(), &JsValue::from_str(ON_PURPOSE));
-        self.controller.error_with_e(&lost);
+        if self.begun.get() == Begun::Read {
+            fail(&self.controller);
+        } else {
+            self.begun.set(Begun::Broken);
+        }
     }
 }

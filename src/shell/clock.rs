@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use js_sys::Uint8Array;
+use js_sys::{Promise, Uint8Array};
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
 
 use super::bindings::{clear_timeout, random_values, set_timeout};
 use crate::core::time::{Millis, UnixMillis};
@@ -15,6 +16,11 @@ use crate::core::time::{Millis, UnixMillis};
 /// The current time.
 pub fn now() -> UnixMillis {
     UnixMillis::new(js_sys::Date::now() as u64)
+}
+
+/// Resolves once everything that is ready has had its turn.
+pub async fn turn() {
+    let _ = JsFuture::from(Promise::resolve(&JsValue::UNDEFINED)).await;
 }
 
 /// Random text of 16 hexadecimal digits per word.

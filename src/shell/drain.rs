@@ -403,7 +403,7 @@ impl Host {
             batch.take(&block, until);
         }
         if batch.through == after {
-            return Err(StorageError::Corrupt("the log has a gap").into());
+            return Err(StorageError::Short("the log has a gap").into());
         }
         Ok(batch)
     }

@@ -19,6 +19,7 @@ use super::admissions::KnownAdmission;
 use super::bindings::{ObjectStorage, error_text};
 use super::clock::{now, sleep};
 use super::config::Config;
+use super::lease_watch::LeaseWatch;
 use super::production::{HeldRun, Production};
 use super::readers::Readers;
 use super::sql::ObjectConnection;
@@ -27,6 +28,7 @@ use crate::core::command::Effects;
 use crate::core::counters::{Counters, add};
 use crate::core::digest;
 use crate::core::log::Ticket;
+use crate::core::run::Fence;
 use crate::core::session::{Session, keep_alive};
 use crate::core::storage::sql::SqlStorage;
 use crate::core::storage::{RunRow, Storage, StorageError};
@@ -65,6 +67,8 @@ pub struct Host {
     pub readers: Readers,
     /// The producer that lives in this object, if one does.
     pub production: RefCell<Option<Production>>,
+    /// The watch over the lease of whoever writes the run.
+    pub lease_watch: RefCell<Option<LeaseWatch>>,
     /// A run whose first chunk a test holds back.
     pub held_run: RefCell<Option<HeldRun>>,
     /// What the last held answer's request hands on to a chat route. In memory only: with the object such a route's run dies too.
@@ -86,8 +90,8 @@ pub struct Host {
     /// Nothing is published until the rows that a reload found are known to be durable.
     held: Cell<bool>,
     armed: Cell<Option<UnixMillis>>,
-    /// Since when the live run has no reader, as far as this memory knows.
-    pub detached: Cell<Option<UnixMillis>>,
+    /// A run whose words could not be stored.
+    pub unstorable: RefCell<Option<Fence>>,
 }
 
 impl Host {
@@ -102,6 +106,7 @@ impl Host {
             storage: SqlStorage::new(ObjectConnection::new(object.clone())),
             readers: Readers::default(),
             production: RefCell::new(None),
+            lease_watch: RefCell::default(),
             held_run: RefCell::default(),
             held_forward: RefCell::default(),
             attempts: RefCell::default(),
@@ -115,7 +120,7 @@ impl Host {
             watching: RefCell::default(),
             held: Cell::new(false),
             armed: Cell::new(None),
-            detached: Cell::new(None),
+            unstorable: RefCell::default(),
         })
     }
 
@@ -251,15 +256,18 @@ impl Host {
     /// The alarm rang: whatever is due is settled, and the next one armed last.
     pub async fn rang(self: &Rc<Self>) -> Result<(), HostError> {
         self.armed.set(None);
+        self.watch_lease();
         let settled = match self.expire().await {
-            Ok(()) => self.settle_or_hear().await.and_then(|()| self.stop_detached()).and_then(|()| self.retain()),
+            Ok(()) => {
+                let settled = self.settle_or_hear().await.and_then(|()| self.note_followers());
+                settled.and_then(|()| self.stop_detached()).and_then(|()| self.retain())
+            }
             failed => failed,
         };
         let next = match &settled {
-            Ok(()) => {
-                let next = self.session(|session| session.alarm(now()))?;
-                [next, self.detached_until()].into_iter().flatten().min()
-            }
+            Ok(()) => self.session(|session| session.alarm(now()))?,
+            // Nobody mends it meanwhile: whoever asks next finds it so.
+            Err(HostError::Storage(error)) if error.is_lasting() => None,
             // The runtime tries again a few times only.
             Err(_) => Some(now().after(keep_alive(self.config.settings.lease))),
         };
@@ -270,10 +278,15 @@ impl Host {
     /// Deletes everything, the file behind the tables included.
     pub async fn erase(self: &Rc<Self>) -> Result<(), HostError> {
         self.armed.set(None);
-        for step in [self.object.delete_alarm(), self.object.delete_all()] {
-            done(step).await?;
+        let mut erased = done(self.object.delete_alarm()).await;
+        erased = erased.and(done(self.object.delete_all()).await);
+        if erased.is_err() {
+            // A damaged file is told once more as it goes.
+            self.storage.forget();
+            let gone = done(self.object.delete_all()).await;
+            erased = gone.or_else(|error| if self.storage.load() == Ok(None) { Ok(()) } else { Err(error) });
         }
-        Ok(())
+        Ok(erased?)
     }
 
     fn is_awaited(&self) -> bool {
@@ -335,5 +348,5 @@ async fn done(promised: Result<Promise, JsValue>) -> Result<(), StorageError> {
         Ok(promise) => JsFuture::from(promise).await,
         Err(error) => Err(error),
     };
-    outcome.map(|_| ()).map_err(|error| StorageError::Failed(error_text(&error)))
+    outcome.map(|_| ()).map_err(|error| StorageError::told(error_text(&error)))
 }

@@ -5,10 +5,9 @@ use std::rc::Rc;
 use super::clock::now;
 use super::host::{Host, HostError};
 use crate::core::command::{Effects, WriteRefused};
-use crate::core::run::{Outcome, RunStatus};
+use crate::core::run::Outcome;
 use crate::core::session::Session;
 use crate::core::storage::{RunRow, Storage};
-use crate::core::time::UnixMillis;
 
 impl Host {
     /// Cuts the log where retention says so, and until `wanted` bytes more fit.
@@ -53,32 +52,33 @@ impl Host {
         self.erase().await
     }
 
-    /// Arms the alarm for whatever comes next.
+    /// Arms the alarm, and the watch over the run's lease, for whatever comes next.
     pub fn arm_next(self: &Rc<Self>) {
+        self.watch_lease();
         if let Ok(next) = self.session(|session| session.alarm(now())) {
-            self.arm([next, self.detached_until()].into_iter().flatten().min());
+            self.arm(next);
         }
     }
 
-    /// When a run that nobody follows is stopped, if there is one and the deployment says so.
-    pub fn detached_until(&self) -> Option<UnixMillis> {
-        let limit = self.config.settings.detached?;
-        let running = self.session(|session| session.run().is_some_and(|run| run.status == RunStatus::Running));
-        if !self.readers.is_empty() || !running.unwrap_or(false) {
-            self.detached.set(None);
-            return None;
+    /// Takes note of whether somebody follows the run.
+    pub fn note_followers(self: &Rc<Self>) -> Result<(), HostError> {
+        match self.session(|session| session.followed(now(), !self.readers.is_empty()))? {
+            Some(effects) => {
+                self.persist(effects)?;
+                self.arm_next();
+                Ok(())
+            }
+            None => Ok(()),
         }
-        let since = self.detached.get().unwrap_or_else(now);
-        self.detached.set(Some(since));
-        Some(since.after(limit))
     }
 
     /// Stops a run that nobody has followed for too long.
     pub fn stop_detached(self: &Rc<Self>) -> Result<(), HostError> {
-        if self.detached_until().is_none_or(|until| now() < until) {
-            return Ok(());
-        }
-        match self.session(|session| session.run().map(RunRow::fence))? {
+        let over = self.session(|session| {
+            let until = session.detached_until()?;
+            session.run().filter(|_| now() >= until).map(RunRow::fence)
+        });
+        match over? {
             Some(fence) => self.conclude(&fence, Outcome::Interrupted),
             None => Ok(()),
         }

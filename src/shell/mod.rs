@@ -7,7 +7,7 @@
 //! * [`admissions`]: what is known of the run that a producer outside writes.
 //! * [`readers`]: open responses; [`drain`] feeds them, [`watch`] looks after them, [`body`] is the stream. [`journal`]: log lines and counters.
 //! * [`holding`]: answers that come while their run still writes.
-//! * [`keeping`]: retention, the size limit, the end of an idle session.
+//! * [`lease_watch`]: the lease of whoever writes the run. [`keeping`]: retention, the size limit, the end of an idle session.
 //! * [`follower`]: another session's stream, followed from here.
 //! * [`answer`], [`request`], [`incoming`], [`config`], [`clock`], [`sql`], [`bindings`]: the edges.
 //! * [`seams`]: handles for tests.
@@ -27,6 +27,7 @@ mod host;
 mod incoming;
 mod journal;
 mod keeping;
+mod lease_watch;
 mod object;
 mod producers;
 mod production;

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
-use futures::future::{AbortHandle, Abortable};
 use serde_json::Value;
 use web_sys::{AbortController, AbortSignal};
 use worker::{console_error, console_log};
@@ -18,7 +17,7 @@ use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::command::{Entry, Keyed, Opening, RewindCause, Start, StartRefused, Started, WriteRefused};
 use crate::core::error::Code;
-use crate::core::ids::RunId;
+use crate::core::ids::{Cursor, RunId};
 use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, Vocabulary};
 use crate::core::storage::RunRow;
@@ -36,8 +35,11 @@ pub struct Production {
     pub(super) batcher: Batcher,
     timer: Option<UnixMillis>,
     pub(super) upstream: AbortController,
-    watch: AbortHandle,
     pub(super) lapsed: bool,
+    /// How the run ends as soon as the storage takes it.
+    pub(super) ending: Option<Outcome>,
+    /// The write that failed last: the head before it, and how many of the waiting records it held.
+    failed: Option<(Cursor, usize)>,
 }
 
 impl Production {
@@ -46,11 +48,20 @@ impl Production {
         self.lapsed = true;
         self.upstream.clone()
     }
-}
 
-impl Drop for Production {
-    fn drop(&mut self) {
-        self.watch.abort();
+    /// Those of `records` that the write which failed last has not stored after all.
+    pub(super) fn unstored<'a>(&self, head: Option<Cursor>, records: &'a [Record]) -> &'a [Record] {
+        let landed = self.failed.filter(|(before, _)| head.is_some_and(|head| head > *before));
+        landed.and_then(|(_, count)| records.get(count..)).unwrap_or(if landed.is_some() { &[] } else { records })
+    }
+
+    /// Takes back what a write at this head has not stored. `false` when that was once too often.
+    pub(super) fn put_back(&mut self, now: UnixMillis, head: Option<Cursor>, records: Vec<Record>) -> bool {
+        let unstored = self.unstored(head, &records).to_vec();
+        if let Some(head) = head {
+            self.failed = Some((head, unstored.len()));
+        }
+        self.batcher.put_back(now, unstored)
     }
 }
 
@@ -182,7 +193,6 @@ impl Host {
     /// Gives a run a producer in this object. The answer is what tells that producer to stop.
     pub(super) fn seat(self: &Rc<Self>, fence: &Fence, writer: RunWriter) -> Option<AbortSignal> {
         let upstream = AbortController::new().ok()?;
-        let (watch, watched) = AbortHandle::new_pair();
         let signal = upstream.signal();
         let production = Production {
             fence: fence.clone(),
@@ -190,14 +200,11 @@ impl Host {
             batcher: Batcher::new(self.config.settings.batch_wait),
             timer: None,
             upstream,
-            watch,
             lapsed: false,
+            ending: None,
+            failed: None,
         };
         *self.production.try_borrow_mut().ok()? = Some(production);
-        let host = Rc::clone(self);
-        self.spawn(async move {
-            let _ = Abortable::new(host.watch_lease(), watched).await;
-        });
         Some(signal)
     }
 
@@ -276,8 +283,12 @@ impl Host {
             Flush::Nothing | Flush::AfterConfirmation => {}
             Flush::Now => {
                 let records = production.batcher.take(now);
+                let ended = if production.ending.is_some() { slot.take() } else { None };
                 drop(slot);
-                self.flush(&fence, &records);
+                match ended.and_then(|production| production.ending.map(|outcome| (production, outcome))) {
+                    Some((production, outcome)) => drop(self.end_with(&fence, production, outcome, records)),
+                    None => self.flush(&fence, &records),
+                }
             }
             Flush::At(due) if production.timer.is_none_or(|timer| due < timer) => {
                 production.timer = Some(due);
@@ -304,7 +315,9 @@ impl Host {
     }
 
     pub(super) fn flush(self: &Rc<Self>, fence: &Fence, records: &[Record]) {
-        let write = || match self.write_with_room(|session| session.append(fence, records))? {
+        let head = self.session(|session| session.log().head()).ok();
+        let fresh = self.with_production(fence, |production| production.unstored(head, records)).unwrap_or(records);
+        let write = || match self.write_with_room(|session| session.append(fence, fresh))? {
             Ok(effects) => self.persist(effects).map(|()| true),
             Err(WriteRefused::NoRoom { .. }) => {
                 self.abandon();
@@ -316,13 +329,19 @@ impl Host {
             }
         };
         match std::panic::catch_unwind(AssertUnwindSafe(write)) {
-            Ok(Ok(true)) => {}
+            Ok(Ok(true)) => {
+                self.with_production(fence, |production| {
+                    production.failed = None;
+                    production.batcher.stored();
+                });
+            }
             Ok(Ok(false)) => self.abandon(),
+            Ok(Err(error)) => {
+                console_error!("session {} run {}: {error}", self.log_name, fence.run);
+                self.store_again(fence, head, records.to_vec());
+            }
             // What was lost is not in the log, so the run cannot go on; it is settled from what the rows hold.
-            outcome => {
-                if let Ok(Err(error)) = outcome {
-                    console_error!("session {} run {}: {error}", self.log_name, fence.run);
-                }
+            Err(_) => {
                 self.abandon();
                 self.throw_away();
                 self.settle_or_come_back();
@@ -337,6 +356,11 @@ impl Host {
     ) -> Option<T> {
         let mut slot = self.production.try_borrow_mut().ok()?;
         slot.as_mut().filter(|production| production.fence == *fence).map(act)
+    }
+
+    /// Whether the run is written by the producer that this signal would stop: one that was replaced may still have a last word to say.
+    pub fn is_fed_by(&self, fence: &Fence, signal: &AbortSignal) -> bool {
+        self.with_production(fence, |production| production.upstream.signal() == *signal) == Some(true)
     }
 
     pub(super) fn take_production(&self, fence: &Fence) -> Option<Production> {

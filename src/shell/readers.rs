@@ -8,11 +8,13 @@ use js_sys::Uint8Array;
 use serde_json::json;
 use wasm_bindgen::JsValue;
 use web_sys::{AbortSignal, ReadableStream};
+use worker::console_error;
 
 use super::body::{self, Body};
 use super::clock::now;
 use super::host::{Host, HostError};
 use crate::core::counters::add;
+use crate::core::error::Code;
 use crate::core::ids::{Cursor, RunId};
 use crate::core::pace::Pace;
 use crate::core::reader::{Eviction, Reader, Scope, Terminal};
@@ -119,6 +121,20 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// What a chat client is told instead of a body that breaks before its first byte; `None` for an ending that a body can say.
+    fn broken(self) -> Option<Code> {
+        match self {
+            Self::Terminal(Terminal::Superseded) => Some(Code::StateRunSuperseded),
+            Self::Terminal(Terminal::Dropped | Terminal::NotLive | Terminal::Truncated(_)) => {
+                Some(Code::TransportStreamDrop)
+            }
+            Self::Evicted(Eviction::ServerError) => Some(Code::FrameworkInternalError),
+            Self::Evicted(_) => Some(Code::TransportStreamDrop),
+            Self::Deleted => Some(Code::StateSessionNotFound),
+            Self::Terminal(_) | Self::Gone => None,
+        }
+    }
+
     fn words(self) -> String {
         match self {
             Self::Terminal(Terminal::Completed) => "completed".to_owned(),
@@ -144,6 +160,8 @@ pub struct Readers {
     /// Readers that asked for more while there was more; the next drain is theirs.
     pub(super) asking: RefCell<BTreeSet<u64>>,
     pub(super) draining: Cell<bool>,
+    /// Responses whose head has not left yet, and how those of them ended that broke meanwhile.
+    unsent: RefCell<BTreeMap<u64, (ReadableStream, Option<Ending>)>>,
     pub(super) watching: Cell<bool>,
 }
 
@@ -242,6 +260,7 @@ impl Host {
             counters.readers.set(self.readers.len());
         });
         self.make_room(id);
+        self.followers_changed();
         self.watch_readers();
         self.asks(id);
         if left_already {
@@ -250,7 +269,34 @@ impl Host {
         }
         // A run that nobody followed may have waited longer than a followed one does.
         self.pump_soon();
+        if let Ok(mut unsent) = self.readers.unsent.try_borrow_mut() {
+            let ended = self.readers.look(id, |_| ()).is_none().then_some(Ending::Gone);
+            unsent.insert(id, (stream.clone(), ended));
+        }
         Ok(stream)
+    }
+
+    /// The head of this response is about to leave: why its body is broken already, if it is.
+    pub fn sends(&self, stream: &ReadableStream) -> Option<Code> {
+        let mut unsent = self.readers.unsent.try_borrow_mut().ok()?;
+        let id = unsent.iter().find(|(_, (one, _))| one == stream).map(|(id, _)| *id)?;
+        let (_, ended) = unsent.remove(&id)?;
+        // Those that were never sent are forgotten with their reader.
+        unsent.retain(|_, (_, ended)| ended.is_none());
+        ended?.broken()
+    }
+
+    /// In a turn of its own: a response may end from within a write.
+    fn followers_changed(self: &Rc<Self>) {
+        if self.config.settings.detached.is_none() {
+            return;
+        }
+        let host = Rc::clone(self);
+        self.spawn(async move {
+            if let Err(error) = host.note_followers() {
+                console_error!("session {}: {error}", host.log_name);
+            }
+        });
     }
 
     /// Over the cap the newcomer stays; the one furthest behind leaves, the oldest of several.
@@ -266,6 +312,11 @@ impl Host {
     pub fn close_reader(self: &Rc<Self>, id: u64, ending: Ending) {
         let closed = self.readers.open.try_borrow_mut().ok().and_then(|mut open| open.remove(&id));
         let Some(closed) = closed else { return };
+        if let Ok(mut unsent) = self.readers.unsent.try_borrow_mut()
+            && let Some((_, ended)) = unsent.get_mut(&id)
+        {
+            *ended = Some(ending);
+        }
         self.count(|counters| {
             counters.readers.set(self.readers.len());
             match ending {
@@ -274,8 +325,8 @@ impl Host {
                 _ => {}
             }
         });
-        if self.readers.is_empty() && self.config.settings.detached.is_some() {
-            self.arm_next();
+        if self.readers.is_empty() {
+            self.followers_changed();
         }
         let run = match closed.reader.scope() {
             Scope::Run(run) => Some(run.as_str()),

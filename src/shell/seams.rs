@@ -51,9 +51,10 @@ pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<
             let count = query_value(query, "count").and_then(|count| count.parse().ok()).unwrap_or(1);
             let kind = match query_value(query, "of").as_deref() {
                 Some("statements") => &faults.statements,
+                Some("writes") => &faults.writes,
                 Some("transactions") => &faults.transactions,
                 Some("behind-transaction") => &faults.behind_transaction,
-                _ => return Err(refuse("of must be statements, transactions or behind-transaction")),
+                _ => return Err(refuse("of must be statements, writes, transactions or behind-transaction")),
             };
             kind.set(count);
             Ok(answer::json(200, &json!({ "count": count })))

@@ -3,23 +3,26 @@
 use std::rc::Rc;
 
 use serde_json::Value;
-use web_sys::AbortController;
+use web_sys::{AbortController, AbortSignal};
 use worker::{console_error, console_log};
 
 use super::clock::{now, sleep};
 use super::host::{Host, HostError};
 use super::producers;
+use super::production::Production;
 use crate::core::attempt::pause_before_next;
 use crate::core::command::{Due, WriteRefused};
 use crate::core::config::Recovery;
 use crate::core::counters::add;
 use crate::core::error::{Code, Failure};
+use crate::core::ids::Cursor;
 use crate::core::record::Record;
 use crate::core::run::{EntryKind, Fence, Outcome};
 use crate::core::session::keep_alive;
 use crate::core::storage::{CheckpointKind, RunRow, Storage};
 use crate::core::time::Millis;
 use crate::dialect::ui::held_answers::settle;
+use crate::dialect::ui::resync::Resync;
 use crate::dialect::ui::tool_result::pending;
 use crate::dialect::ui::writer::RunWriter;
 use crate::model::agent::Agent;
@@ -48,7 +51,8 @@ impl Host {
         let Ok(Some(run)) = run else { return false };
         let may = self.with_production(fence, |production| production.writer.may_restart()) == Some(true);
         let once = matches!(self.config.agents.choose(Some(&run.agent)), Ok((_, Agent::Ui(_))) | Err(_));
-        let pause = pause_before_next(failure, run.attempts, settings.max_attempts, settings.lease);
+        let tries = run.attempts.saturating_sub(run.life.deaths);
+        let pause = pause_before_next(failure, tries, settings.max_attempts, settings.lease);
         let (true, false, Some(pause), Ok(upstream)) = (may, once, pause, AbortController::new()) else { return false };
         if self.would_lose_answers(fence) {
             // What was answered counts: the reply is kept as far as it came, and goes on from there.
@@ -92,6 +96,8 @@ impl Host {
         };
         let goes_on = outcome == Outcome::Suspended && self.goes_on(fence);
         let Some(mut production) = self.take_production(fence) else { return self.bury(fence, outcome) };
+        // The first ending counts, also when it still waits for the storage.
+        let outcome = production.ending.unwrap_or(outcome);
         let mut records = production.batcher.take(now());
         if !matches!(outcome, Outcome::Completed | Outcome::Suspended) {
             records.extend(self.keep_answers(fence, &mut production.writer));
@@ -105,13 +111,54 @@ impl Host {
         if !matches!(outcome, Outcome::Completed | Outcome::Suspended) {
             production.upstream.abort();
         }
+        self.end_with(fence, production, outcome, records)
+    }
+
+    /// Ends a run with its last records. What cannot be stored waits, with its producer's place, until it can.
+    pub(super) fn end_with(
+        self: &Rc<Self>,
+        fence: &Fence,
+        mut production: Production,
+        outcome: Outcome,
+        records: Vec<Record>,
+    ) -> Result<(), HostError> {
+        let head = self.session(|session| session.log().head()).ok();
+        let finished = self.finish(fence, outcome, production.unstored(head, &records));
+        if let Err(error) = finished {
+            console_error!("session {} run {}: {error}", self.log_name, fence.run);
+            production.ending = Some(outcome);
+            if let Ok(mut slot) = self.production.try_borrow_mut() {
+                *slot = Some(production);
+            }
+            self.store_again(fence, head, records);
+            return Err(error);
+        }
         drop(production);
-        let finished = self.finish(fence, outcome, &records).and_then(|()| self.take_held());
-        if let Err(error) = &finished {
+        let held = self.take_held();
+        if let Err(error) = &held {
             console_error!("session {} run {}: {error}", self.log_name, fence.run);
             self.settle_or_come_back();
         }
-        finished
+        held
+    }
+
+    /// The records could not be stored: they wait and are tried again. After too many times the run has failed with what is durable.
+    pub(super) fn store_again(self: &Rc<Self>, fence: &Fence, head: Option<Cursor>, records: Vec<Record>) {
+        self.throw_away();
+        if self.with_production(fence, |production| production.put_back(now(), head, records)) == Some(true) {
+            self.renew(fence);
+            return self.pump_soon();
+        }
+        self.abandon();
+        if let Ok(mut unstorable) = self.unstorable.try_borrow_mut() {
+            *unstorable = Some(fence.clone());
+        }
+        self.settle_or_come_back();
+    }
+
+    /// Whether the run's end is that its words could not be stored.
+    fn is_unstorable(&self, fence: &Fence) -> bool {
+        self.unstorable.try_borrow().is_ok_and(|unstorable| unstorable.as_ref() == Some(fence))
     }
 
     /// The answers that are held for a run which is broken off: results stay what they are.
@@ -128,7 +175,7 @@ impl Host {
     /// As [`Host::settle`], but a producer that is merely silent may first say whether its answer was complete: some model APIs keep the
     /// connection open after the last word.
     pub async fn settle_or_hear(self: &Rc<Self>) -> Result<(), HostError> {
-        if let Some(Due::Lapsed(fence)) = self.session(|session| session.due(now()))?
+        if let Some(Due::Lapsed(fence)) = self.session(|session| session.look(now()))?
             && let Some(upstream) = self.with_production(&fence, |production| production.lapse())
         {
             upstream.abort();
@@ -147,14 +194,18 @@ impl Host {
 
     /// Settles a dead run, if there is one.
     pub fn settle(self: &Rc<Self>) -> Result<(), HostError> {
-        match self.session(|session| session.due(now()))? {
+        match self.session(|session| session.look(now()))? {
             None => Ok(()),
             Some(Due::Answered(_)) => self.take_held(),
-            Some(Due::Lapsed(fence)) if self.with_production(&fence, |_| ()).is_some() => {
+            // Its end waits for the storage.
+            Some(Due::Lapsed(fence)) if self.with_production(&fence, |production| production.ending) == Some(None) => {
                 self.fail(&fence, &Failure::new(Code::ProviderTimeout, "silent for longer than the lease"));
                 Ok(())
             }
             Some(Due::Lapsed(fence) | Due::Orphaned(fence)) => {
+                if self.is_unstorable(&fence) {
+                    return self.bury(&fence, Outcome::Failed(Code::StateStoreFailed));
+                }
                 self.count(|counters| add(&mut counters.reaped, 1));
                 if self.recovers(&fence)? {
                     return Ok(());
@@ -223,19 +274,15 @@ impl Host {
         Ok(writer)
     }
 
-    /// Tries a run again whose object died, from its last commit. `false` when it must end: its agent may be asked once only, or was asked
-    /// often enough.
+    /// Tries a run again whose object died, from its last commit. `false` when it must end: its agent may be asked once only, or its objects
+    /// have died often enough.
     fn recovers(self: &Rc<Self>, fence: &Fence) -> Result<bool, HostError> {
         let settings = &self.config.settings;
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned())?;
-        let may = |run: &RunRow| {
-            run.push.is_none() && settings.recovery == Recovery::Retry && run.attempts < settings.max_attempts
-        };
-        let Some(run) = run.filter(may) else {
-            return Ok(false);
-        };
+        let may = |run: &RunRow| run.push.is_none() && settings.recovery == Recovery::Retry;
+        let Some(run) = run.filter(may) else { return Ok(false) };
         let Ok((_, agent)) = self.config.agents.choose(Some(&run.agent)) else { return Ok(false) };
-        let mut writer = self.writer_of(&run)?;
+        let writer = self.writer_of(&run)?;
         let steps = writer.steps_done();
         let (again, whole) = match agent {
             // A producer outside is waited for, not replaced; what it was told of once it is not told again.
@@ -251,39 +298,50 @@ impl Host {
         if !again && !whole {
             return Ok(false);
         }
-        let records = if again { writer.restart_step() } else { Vec::new() };
+        let mut pause = Millis::default();
+        if again {
+            let Ok(Some((spread, effects))) = self.session(|session| session.died(now(), fence))? else {
+                return Ok(false);
+            };
+            pause = spread;
+            effects.map_or(Ok(()), |effects| self.persist(effects))?;
+        }
         let Some(signal) = self.seat(fence, writer) else { return Ok(false) };
         self.session(|session| session.adopt(now(), fence))?;
         if !again {
             self.conclude(fence, Outcome::Completed)?;
-            return Ok(true);
+        } else if pause == Millis::default() {
+            self.go_again(fence, &run.agent, signal);
+        } else {
+            let (host, fence) = (Rc::clone(self), fence.clone());
+            self.spawn(async move {
+                sleep(pause).await;
+                if host.is_fed_by(&fence, &signal) {
+                    host.go_again(&fence, &run.agent, signal);
+                }
+            });
         }
-        self.with_production(fence, |production| production.batcher.offer(records));
-        self.begin_attempt(fence);
-        self.go(fence.clone(), &run.agent, None, signal);
         Ok(true)
+    }
+
+    /// The next attempt of a run whose object died.
+    fn go_again(self: &Rc<Self>, fence: &Fence, agent: &str, signal: AbortSignal) {
+        let last = self.session(|session| session.checkpoint().cloned()).ok().flatten();
+        self.with_production(fence, |production| {
+            let records = match &last {
+                Some(last) => production.writer.recover_step(Resync::recovered(last, &fence.run).chunk()),
+                None => production.writer.restart_step(),
+            };
+            production.batcher.offer(records);
+        });
+        self.renew(fence);
+        self.begin_attempt(fence);
+        self.go(fence.clone(), agent, None, signal);
     }
 
     fn message_at(&self, index: u32) -> Option<Value> {
         let row = self.storage.message_at(index).ok().flatten()?;
         serde_json::from_str(&row.json).ok()
-    }
-
-    pub(super) async fn watch_lease(self: Rc<Self>) {
-        loop {
-            let until =
-                self.session(|session| session.run().filter(|run| run.status.is_live()).map(|run| run.lease_until));
-            let left = match until {
-                Ok(None) => return,
-                Ok(Some(until)) => until.since(now()),
-                Err(_) => LAST_WORD,
-            };
-            if left > Millis::default() {
-                sleep(left).await;
-            } else if self.settle_or_hear().await.is_err() {
-                sleep(LAST_WORD).await;
-            }
-        }
     }
 }
 

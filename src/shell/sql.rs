@@ -23,6 +23,8 @@ pub struct ObjectConnection {
 pub struct Faults {
     /// The next so many statements fail.
     pub statements: Cell<u32>,
+    /// The next so many statements that change something fail.
+    pub writes: Cell<u32>,
     /// The next so many transactions fail.
     pub transactions: Cell<u32>,
     /// Behind the next transaction that holds, so many statements fail.
@@ -84,12 +86,15 @@ impl Cells for Row {
 }
 
 fn failed(error: JsValue) -> StorageError {
-    StorageError::Failed(error_text(&error))
+    StorageError::told(error_text(&error))
 }
 
 impl Sql for ObjectConnection {
     fn run(&self, statement: &'static str, params: &[Param<'_>], each: &mut EachRow<'_>) -> Result<u64, StorageError> {
         Faults::strike(&self.faults.statements)?;
+        if !statement.starts_with("SELECT") {
+            Faults::strike(&self.faults.writes)?;
+        }
         let bound = Array::new();
         for param in params {
             bound.push(&match param {

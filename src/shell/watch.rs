@@ -83,7 +83,8 @@ impl Host {
     fn beat(&self, now: UnixMillis) {
         let silence = self.half_heartbeat();
         let quiet = self.readers.each(|id, open| {
-            let silent = now.since(open.written) >= silence && open.body.is_hungry();
+            // A last word that lies ahead was written before the clock was set back.
+            let silent = (now < open.written || now.since(open.written) >= silence) && open.body.is_hungry();
             silent.then(|| (id, open.body.pen()))
         });
         if quiet.is_empty() {

@@ -41,11 +41,17 @@ test('E2 a snapshot that cannot be read', async () => {
   await s.told('snapshot')
   await fail(s, 'statements')
   is(await s.snapshot(), 503, { ...UNREADABLE, retryable: true, cause: 'store_error' })
-  assert.equal((await s.snapshot()).status, 200, 'the next one can')
+  const whole = await s.snapshot()
+  assert.equal(whole.status, 200, 'the next one can')
+  const reply = whole.body.messages[1].id
   const { runId } = await s.info()
   const damaged = { index: 1, id: 'damaged', role: 'assistant', run: runId, json: 'no json' }
   assert.deepEqual((await s.seam('storage', { json: { apply: [{ Message: damaged }] } })).body, { ok: 'applied' })
   is(await s.snapshot(), 409, { ...UNREADABLE, retryable: false, cause: 'corrupt_row' })
+  is(await resumeWith(s, { 'x-helix-replay-prefix': '1', 'x-existing-message-id': reply }), 409, { ...UNREADABLE, retryable: false, cause: 'corrupt_row' })
+  assert.deepEqual((await s.seam('storage', { json: { apply: [{ TruncateMessages: 1 }] } })).body, { ok: 'applied' })
+  is(await s.snapshot(), 409, { ...UNREADABLE, retryable: false, cause: 'short_read' })
+  assert.equal((await s.delete()).status, 200, 'and can be deleted')
 })
 
 test('E3 no such stream', async () => is(await bodyOf(await open().sse(0)), 404, { error: 'Stream not found', code: 'state_session_not_found' }))

@@ -152,7 +152,7 @@ test('a stop while another attempt is waited for ends it, and no further attempt
   const got = await sent.collect()
   await assertChatBody(got)
   assert.equal(typesIn(got).at(-1), 'abort')
-  assert.deepEqual(await s.said(), [s.id])
+  assert.deepEqual(await s.said(), [s.id, 'lost'], 'nothing has taken the place of what was shown')
   await new Promise((r) => setTimeout(r, 800))
   assert.equal(set.model.requests.length, calls)
 })

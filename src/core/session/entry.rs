@@ -13,7 +13,7 @@ use crate::core::caller::Caller;
 use crate::core::command::{Abandoned, Entry, Input, Opening, RewindCause, Rewound, Start, StartRefused, Started};
 use crate::core::ids::{Cursor, MessageId};
 use crate::core::run::{EntryKind, RunStatus};
-use crate::core::storage::{CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
+use crate::core::storage::{CheckpointKind, CheckpointRow, Life, MessageRow, Pushed, RunRow, SessionRow, Write};
 use crate::core::time::UnixMillis;
 use crate::core::view::RunView;
 
@@ -228,6 +228,7 @@ impl Session {
             retry_after_ms: None,
             error_text: None,
             push: start.push.map(|lease| Pushed { lease, next: 0, at: before, result: None }),
+            life: Life { unfollowed: self.policy.detached.map(|_| start.now), ..Life::default() },
         }
     }
 }

@@ -49,7 +49,7 @@ impl Session {
     /// for its lease first, and [`Session::retain`] learns the rest when it rings.
     pub fn alarm(&self, now: UnixMillis) -> Option<UnixMillis> {
         let retention = self.oldest.map(|ended| ended.after(self.policy.retention));
-        [self.watch(now), retention, self.expiry()].into_iter().flatten().min()
+        [self.watch(now), self.detached_until(), retention, self.expiry()].into_iter().flatten().min()
     }
 
     /// The alarms of a running run: its first lease, then every keep-alive. One that waits has an alarm only while its answers are not
@@ -59,8 +59,9 @@ impl Session {
         if run.status != RunStatus::Running {
             return (!self.held.is_empty()).then(|| now.after(keep_alive(self.policy.lease)));
         }
-        if run.push.is_some() {
-            return Some(run.lease_until);
+        if let Some(push) = &run.push {
+            // An object that nobody talks to leaves memory, and with it what it knows of the silence.
+            return Some(run.lease_until.min(now.after(keep_alive(push.lease))));
         }
         let first = run.started.after(self.policy.lease);
         let keep_alive = now.after(keep_alive(self.policy.lease));

@@ -13,7 +13,8 @@ use crate::core::storage::{SessionRow, Storage};
 use crate::core::time::{Millis, UnixMillis};
 
 pub const LEASE: Millis = Millis::new(30_000);
-pub const POLICY: Policy = Policy { lease: LEASE, retention: Millis::new(86_400_000), ttl: None, max_bytes: 1 << 30 };
+pub const POLICY: Policy =
+    Policy { lease: LEASE, retention: Millis::new(86_400_000), ttl: None, max_bytes: 1 << 30, detached: None };
 pub const NOW: UnixMillis = UnixMillis::new(1_000_000);
 
 pub fn at(cursor: u64) -> Cursor {

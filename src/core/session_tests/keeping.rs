@@ -1,7 +1,7 @@
 //! The world's retention: every cut is compared with what may go, and every step with what must be there.
 
 use super::model::{Deed, Facts, Item};
-use super::world::{POLICY, World, place};
+use super::world::{POLICY, World, lease_of, place};
 use crate::core::error::Code;
 use crate::core::ids::Cursor;
 use crate::core::run::{Fence, Outcome};
@@ -106,7 +106,8 @@ impl World {
     fn check_alarm(&self, facts: &Facts) {
         let (now, alarm) = (self.now, self.session.alarm(self.now));
         assert_eq!(alarm.is_some(), facts.exists);
-        let lease = facts.running().filter(|run| run.push.is_some()).map(|_| self.lease_until);
+        let outside = facts.running().filter(|run| run.push.is_some()).map(lease_of);
+        let lease = outside.map(|lease| self.lease_until.min(now.after(keep_alive(lease))));
         let kept_alive = facts.running().filter(|run| run.push.is_none()).map(|_| now.after(keep_alive(POLICY.lease)));
         assert!(kept_alive.or(lease).is_none_or(|latest| alarm <= Some(latest)));
         // A memory that was loaded learns of older runs when it retains for the first time.

@@ -5,6 +5,8 @@
 //!   it. Every step is checked against the model, by `checks` and on the spot. `pushed` is the model of producers outside.
 //! * `acts`: what can happen, as data; `interleavings`: random scripts of it.
 //! * `commands`, `suspensions`, `holding`, `numbers`, `retention`, `snapshots`, `rows`: literal examples, which begin with `examples`.
+//!   `silences`: who is heard by a process that was frozen, or whose clock was set. `lives`: deaths of objects, and runs that nobody
+//!   follows.
 
 mod acts;
 mod checks;
@@ -14,6 +16,7 @@ mod examples;
 mod holding;
 mod interleavings;
 mod keeping;
+mod lives;
 mod model;
 mod numbers;
 mod outside;
@@ -22,6 +25,7 @@ mod pushed;
 mod readers;
 mod retention;
 mod rows;
+mod silences;
 mod snapshots;
 mod suspensions;
 mod world;

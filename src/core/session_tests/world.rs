@@ -20,8 +20,13 @@ use crate::core::time::{Millis, UnixMillis};
 pub const LEASE: Millis = Millis::new(30_000);
 
 /// Small enough for all of it to happen in a short script.
-pub const POLICY: Policy =
-    Policy { lease: LEASE, retention: Millis::new(60_000), ttl: Some(Millis::new(150_000)), max_bytes: 120_000 };
+pub const POLICY: Policy = Policy {
+    lease: LEASE,
+    retention: Millis::new(60_000),
+    ttl: Some(Millis::new(150_000)),
+    max_bytes: 120_000,
+    detached: None,
+};
 
 /// A confirmation under way: of which session in memory, and the head that it confirms.
 struct Confirmation {

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::StorageError;
-use super::rows::{BlockRow, RunRow};
+use super::rows::{BlockRow, Life, RunRow};
 use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId, Sequence};
 use crate::core::time::UnixMillis;
@@ -120,5 +120,10 @@ pub(super) fn read_run(row: &dyn Cells) -> Result<RunRow, StorageError> {
             .transpose()
             .map_err(|_| StorageError::Corrupt("run.push"))?,
         error_text: row.text(20),
+        life: Life {
+            deaths: row.integer(21).map_or(Ok(0), |deaths| small(Some(deaths)))?,
+            again_at: row.integer(22).map(UnixMillis::new),
+            unfollowed: row.integer(23).map(UnixMillis::new),
+        },
     })
 }

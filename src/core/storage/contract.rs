@@ -75,6 +75,7 @@ fn told(result: Result<Value, StorageError>) -> Value {
         Ok(value) => json!({ "ok": value }),
         Err(StorageError::Failed(_)) => json!({ "error": "failed" }),
         Err(StorageError::Corrupt(_)) => json!({ "error": "corrupt" }),
+        Err(StorageError::Short(_)) => json!({ "error": "short" }),
         Err(StorageError::TooLarge(_)) => json!({ "error": "too_large" }),
     }
 }

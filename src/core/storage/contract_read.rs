@@ -2,11 +2,14 @@
 //!
 //! By hand, because the derived readers of all rows were 5 % of the bundle, which has them for its tests only.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::cells::untag;
 use super::contract::Operation;
-use super::{BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, MessageRow, Pushed, RunRow, SessionRow, Write};
+use super::{
+    BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, Life, MessageRow, Pushed, RunRow, SessionRow, Write,
+};
 use crate::core::error::Code;
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
 use crate::core::run::{EntryKind, RunStatus, Vocabulary};
@@ -77,6 +80,12 @@ impl Read for Pushed {
     }
 }
 
+impl Read for Life {
+    fn read(value: &Value) -> Option<Self> {
+        Option::<Self>::deserialize(value).ok().map(Option::unwrap_or_default)
+    }
+}
+
 impl<T: Read> Read for Option<T> {
     fn read(value: &Value) -> Option<Self> {
         if value.is_null() { Some(None) } else { T::read(value).map(Some) }
@@ -102,7 +111,7 @@ read_rows! {
     SessionRow { owner, salt, created, floor, run, status }
     RunRow {
         turn, id, status, entry, request_key, input_hash, start, end, message_index, message_id, lease_until, epoch, attempts, vocabulary,
-        agent, started, ended, error, retry_after_ms, push, error_text
+        agent, started, ended, error, retry_after_ms, push, error_text, life
     }
     BlockRow { key, last, run, attempt, bytes }
     MessageRow { index, id, role, run, json }

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::contract::{Operation, perform};
 use super::double::Double;
 use super::native::Native;
-use super::rows::{BlockRow, CallRow, CheckpointKind, CheckpointRow, MessageRow, Pushed, RunRow, SessionRow, Write};
+use super::rows::{
+    BlockRow, CallRow, CheckpointKind, CheckpointRow, Life, MessageRow, Pushed, RunRow, SessionRow, Write,
+};
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::error::Code;
@@ -149,7 +151,7 @@ fn a_block_over_the_limit_is_refused_with_its_list() {
         let grown = Write::ExtendBlock { key: PARTS, last: Sequence::new(2).unwrap(), bytes: vec![7] };
         assert_eq!(storage.apply(&[grown]), Err(StorageError::TooLarge(COLUMN_LIMIT + 1)));
         assert!(storage.load().unwrap() == before);
-        assert_eq!(storage.messages(1), Err(StorageError::Corrupt("a message is missing")));
+        assert_eq!(storage.messages(1), Err(StorageError::Short("a message is missing")));
     });
 }
 
@@ -218,6 +220,11 @@ fn writes() -> impl Strategy<Value = Write> {
                     at: Cursor::START,
                     result: failed.then(|| format!("\"{id}\"")),
                 }),
+                life: Life {
+                    deaths: id,
+                    again_at: failed.then_some(UnixMillis::new(6)),
+                    unfollowed: (turn == 1).then_some(UnixMillis::new(7)),
+                },
             })
         }),
         // As in a log, blocks never overlap: they start at 1, 5 and 9; the one at 13 is a chunk in parts.

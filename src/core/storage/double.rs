@@ -194,7 +194,7 @@ impl Storage for Double {
 
     fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError> {
         let rows: Vec<_> = self.tables().messages.values().take_while(|row| row.index < count).cloned().collect();
-        if rows.len() == count as usize { Ok(rows) } else { Err(StorageError::Corrupt("a message is missing")) }
+        if rows.len() == count as usize { Ok(rows) } else { Err(StorageError::Short("a message is missing")) }
     }
 
     fn message(&self, id: &str, count: u32) -> Result<Option<MessageRow>, StorageError> {

@@ -1,14 +1,14 @@
 //! A session that an older build has stored, on native SQLite: read as it lies there, migrated by its first write.
 
 use super::native::Native;
-use super::rows::{CallRow, HeldRow, Pushed, RunRow, Write};
+use super::rows::{CallRow, HeldRow, Life, Pushed, RunRow, Write};
 use super::sql::{Sql, SqlStorage};
 use super::{Storage, StorageError};
 use crate::core::block::PARTS;
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, RequestKey, RunId, Sequence};
 use crate::core::run::RunStatus;
-use crate::core::time::Millis;
+use crate::core::time::{Millis, UnixMillis};
 use crate::core::view::Fault;
 
 /// The tables and rows as version 1 left them: it knew of no producers outside.
@@ -32,7 +32,7 @@ const VERSION_1: [&str; 10] = [
 ];
 
 /// The version that this build writes.
-const VERSION: u64 = 5;
+const VERSION: u64 = 6;
 
 fn stored_by_version_1() -> SqlStorage<Native> {
     let storage = Native::open();
@@ -83,6 +83,23 @@ fn a_session_of_version_1_is_read_as_it_is() {
 }
 
 #[test]
+fn a_session_of_version_2_is_read_and_migrated() {
+    let storage = stored_by_version_1();
+    for statement in [
+        "ALTER TABLE run ADD COLUMN push TEXT",
+        "UPDATE session SET version = 2",
+        "UPDATE run SET push = '{\"lease\":9,\"next\":7,\"at\":2}'",
+    ] {
+        storage.connection().run(statement, &[], &mut |_| Ok(())).unwrap();
+    }
+    let storage = Native::reopen(&storage);
+    let before = all(&storage);
+    assert_eq!((before.0.push.as_ref().unwrap().next, &before.0.life), (7, &Life::default()));
+    storage.apply(&[extend()]).unwrap();
+    assert_eq!((schema(&storage), all(&Native::reopen(&storage))), ((24, VERSION), before));
+}
+
+#[test]
 fn its_first_write_migrates_it() {
     for restarts in [false, true] {
         let mut storage = stored_by_version_1();
@@ -91,13 +108,14 @@ fn its_first_write_migrates_it() {
         if restarts {
             storage = Native::reopen(&storage);
         }
-        assert_eq!((schema(&storage), all(&storage)), ((21, VERSION), before.clone()));
+        assert_eq!((schema(&storage), all(&storage)), ((24, VERSION), before.clone()));
         assert_eq!(storage.blocks(Cursor::START, 99).unwrap()[0].bytes, b"abc");
         let extend = Write::ExtendBlock { key: PARTS, last: Sequence::new(4).unwrap(), bytes: b"d".to_vec() };
         assert_eq!(storage.apply(&[extend]), Ok(1), "once");
         let push =
             Some(Pushed { lease: Millis::new(9), next: 7, at: Cursor::new(3).unwrap(), result: Some("{}".into()) });
-        let row = RunRow { push, ..before.0 };
+        let life = Life { deaths: 2, again_at: Some(UnixMillis::new(5)), unfollowed: Some(UnixMillis::new(6)) };
+        let row = RunRow { push, life, ..before.0 };
         storage.apply(&[Write::Run(row.clone())]).unwrap();
         assert_eq!(Native::reopen(&storage).run(&RunId::new("r1")).unwrap(), Some(row));
     }
@@ -124,7 +142,7 @@ fn a_failure_of_version_2_is_told_in_its_codes_words() {
     let fault = Fault::of(&run);
     assert_eq!((fault.words(), fault.retry_after_ms), (Code::ProviderError.message(), Some(7)));
     storage.apply(&[extend()]).unwrap();
-    assert_eq!((schema(&storage), all(&storage)), ((21, VERSION), (run.clone(), rest)));
+    assert_eq!((schema(&storage), all(&storage)), ((24, VERSION), (run.clone(), rest)));
     let told = RunRow { error_text: Some("Your plan is used up".into()), ..run };
     storage.apply(&[Write::Run(told.clone())]).unwrap();
     let read = Native::reopen(&storage).run(&told.id).unwrap().unwrap();
@@ -147,7 +165,7 @@ fn a_session_of_version_3_may_hold_answers() {
     assert_eq!(storage.counts().unwrap().len(), 5);
     let held = HeldRow { ordinal: 1, json: "{}".into() };
     storage.apply(&[Write::Hold(held.clone())]).unwrap();
-    assert_eq!((schema(&storage), all(&storage)), ((21, VERSION), before));
+    assert_eq!((schema(&storage), all(&storage)), ((24, VERSION), before));
     assert_eq!(Native::reopen(&storage).load().unwrap().unwrap().held, [held]);
 }
 
@@ -159,7 +177,7 @@ fn a_first_write_that_fails_leaves_it_as_it_was() {
     assert_eq!(storage.apply(&[extend(), missing]), Err(StorageError::Corrupt("the open block is gone")));
     assert_eq!((schema(&storage), all(&storage)), ((19, 1), before.clone()));
     storage.apply(&[extend()]).unwrap();
-    assert_eq!((schema(&storage), all(&storage)), ((21, VERSION), before));
+    assert_eq!((schema(&storage), all(&storage)), ((24, VERSION), before));
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub mod rows;
 pub mod sql;
 
 pub use rows::{
-    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, MessagePlace, MessageRow, Pushed, RunRow,
+    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, Life, MessagePlace, MessageRow, Pushed, RunRow,
     SessionRow, Stored, Write,
 };
 
@@ -36,12 +36,67 @@ pub enum StorageError {
     /// A statement failed; the text is for the log line only.
     #[error("storage failed: {0}")]
     Failed(String),
-    /// Rows that this version cannot read.
+    /// Rows that this version cannot read, or a file that the engine cannot.
     #[error("stored rows are not readable: {0}")]
     Corrupt(&'static str),
+    /// Rows that must be there are not.
+    #[error("stored rows are missing: {0}")]
+    Short(&'static str),
     /// A value over [`super::block::COLUMN_LIMIT`].
     #[error("a stored value has {0} bytes, more than one column takes")]
     TooLarge(usize),
+}
+
+impl StorageError {
+    /// A failure that the engine has told in words. A damaged file is no passing failure; the engine names its result codes in the text.
+    pub fn told(text: String) -> Self {
+        const DAMAGED: [&str; 4] =
+            ["SQLITE_CORRUPT", "SQLITE_NOTADB", "database disk image is malformed", "file is not a database"];
+        if DAMAGED.iter().any(|words| text.contains(words)) {
+            Self::Corrupt("the database file is damaged")
+        } else {
+            Self::Failed(text)
+        }
+    }
+
+    /// Whether it stays as it is, however often somebody asks.
+    pub fn is_lasting(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+
+    /// The word for what happened (`spec/helix.md` 6.4).
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Failed(_) => "store_error",
+            Self::Corrupt(_) | Self::TooLarge(_) => "corrupt_row",
+            Self::Short(_) => "short_read",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StorageError;
+
+    #[test]
+    fn a_damaged_file_is_no_passing_failure() {
+        for text in [
+            "database disk image is malformed: SQLITE_CORRUPT",
+            "database disk image is malformed: SQLITE_CORRUPT_INDEX",
+            "file is not a database: SQLITE_NOTADB",
+        ] {
+            let told = StorageError::told(text.to_owned());
+            assert_eq!((told.is_lasting(), told.cause()), (true, "corrupt_row"), "{text}");
+        }
+        for text in
+            ["database is locked: SQLITE_BUSY", "disk I/O error: SQLITE_IOERR", "database or disk is full: SQLITE_FULL"]
+        {
+            let told = StorageError::told(text.to_owned());
+            assert_eq!((told.is_lasting(), told.cause()), (false, "store_error"), "{text}");
+        }
+        let short = StorageError::Short("a message is missing");
+        assert_eq!((short.is_lasting(), short.cause()), (true, "short_read"));
+    }
 }
 
 /// Synchronous storage of one session. A write is durable only once the shell's `sync` has returned.
@@ -68,7 +123,7 @@ pub trait Storage {
     /// The first `count` messages.
     ///
     /// # Errors
-    /// [`StorageError`]; [`StorageError::Corrupt`] when there are fewer.
+    /// [`StorageError`]; [`StorageError::Short`] when there are fewer.
     fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError>;
 
     /// The message with this id among the first `count`.
@@ -86,7 +141,7 @@ pub trait Storage {
     /// Ids and roles of the first `count` messages. Reads none of their JSON.
     ///
     /// # Errors
-    /// [`StorageError`]; [`StorageError::Corrupt`] when there are fewer.
+    /// [`StorageError`]; [`StorageError::Short`] when there are fewer.
     fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError>;
 
     /// A run by its id.

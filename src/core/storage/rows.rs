@@ -72,6 +72,28 @@ pub struct RunRow {
     /// When its producer is outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<Pushed>,
+    /// What must outlive the object that it runs in.
+    #[serde(default, skip_serializing_if = "Life::is_plain")]
+    pub life: Life,
+}
+
+/// What is known of a running run beside what it says: how often its object died, and since when nobody follows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Life {
+    /// Objects that died while a producer in them was writing the run. A producer's own failures are not counted here.
+    pub deaths: u32,
+    /// When its next attempt begins, while it pauses behind a death.
+    pub again_at: Option<UnixMillis>,
+    /// Since when nobody follows it; `None` while somebody does, and where nobody asks.
+    pub unfollowed: Option<UnixMillis>,
+}
+
+impl Life {
+    /// Whether there is nothing to tell.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What is kept of a run whose producer is outside.

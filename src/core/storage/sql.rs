@@ -42,23 +42,28 @@ pub trait Sql {
 /// Most rows of one page of blocks. More than the parts of the largest chunk that a request body of 100 MB can hold.
 const PAGE_ROWS: u64 = 128;
 
-/// A look-up of runs, for the tables of each version: 1, 2 (with `push`) and 3 (with `error_text`).
+/// A look-up of runs, for the tables of each version: 1, 2 (with `push`), 3 to 5 (with `error_text`), and 6 (with what outlives an object).
 macro_rules! select_run {
     ($tail:literal) => {
         [
             concat!(
                 "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, NULL, NULL FROM run ",
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, NULL, NULL, NULL, NULL, NULL FROM run ",
                 $tail
             ),
             concat!(
                 "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, NULL FROM run ",
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, NULL, NULL, NULL, NULL FROM run ",
                 $tail
             ),
             concat!(
                 "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text FROM run ",
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text, NULL, NULL, NULL FROM run ",
+                $tail
+            ),
+            concat!(
+                "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
+                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text, deaths, again_at, unfollowed FROM run ",
                 $tail
             ),
         ]
@@ -126,11 +131,12 @@ impl<S: Sql> SqlStorage<S> {
         Ok(found)
     }
 
-    fn one_run(&self, statements: [&'static str; 3], params: &[Param<'_>]) -> Result<Option<RunRow>, StorageError> {
-        let [first, second, newest] = statements;
+    fn one_run(&self, statements: [&'static str; 4], params: &[Param<'_>]) -> Result<Option<RunRow>, StorageError> {
+        let [first, second, third, newest] = statements;
         let statement = match self.version()? {
             0 | 1 => first,
             2 => second,
+            3..=5 => third,
             _ => newest,
         };
         self.one(statement, params, read_run)

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const NOW: UnixMillis = UnixMillis::new(1_000);
 const LEASE: Millis = Millis::new(30_000);
-const POLICY: Policy = Policy { lease: LEASE, retention: LEASE, ttl: None, max_bytes: u64::MAX };
+const POLICY: Policy = Policy { lease: LEASE, retention: LEASE, ttl: None, max_bytes: u64::MAX, detached: None };
 
 #[derive(Clone, Debug)]
 enum Deed {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::fold::Fold;
+use super::fold::{Fold, kind_of};
 use crate::core::chunk::Chunk;
 
 /// The attempt that is being written, and what earlier attempts of its step left.
@@ -19,6 +19,15 @@ pub(super) struct Attempt {
 }
 
 impl Fold {
+    /// What the last attempt before the current one that had shown something has left.
+    pub(super) fn shown_before(&self) -> &[Map<String, Value>] {
+        let aside = self.attempt.iter().flat_map(|attempt| attempt.aside.iter().rev());
+        aside
+            .map(|(_, parts)| parts.as_slice())
+            .find(|parts| parts.iter().any(|part| kind_of(part) != "step-start"))
+            .unwrap_or(&[])
+    }
+
     pub(super) fn begin_attempt(&mut self, chunk: &Chunk) {
         let id = chunk.text("attemptId").unwrap_or_default().to_owned();
         let step = chunk.get("step").and_then(Value::as_u64);

@@ -64,6 +64,15 @@ pub fn prefix(message: &Value, marked: bool) -> Vec<Chunk> {
     out
 }
 
+/// The chunks of parts that a step has shown and lost, for the attempt that ends it.
+pub(super) fn retold(parts: &[Map<String, Value>]) -> Vec<Chunk> {
+    let mut out = Vec::new();
+    for (at, part) in parts.iter().enumerate().filter(|(_, part)| kind_of(part) != "step-start") {
+        replay(&mut out, at, part);
+    }
+    out
+}
+
 /// The calls that a message holds: what a response owns that begins with its prefix, or that a client appends to it.
 pub fn owned_calls(message: &Value) -> BTreeSet<String> {
     let calls = parts(message).filter(|part| tool_of(part).is_some()).map(call_of);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::core::chunk::Chunk;
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, RunId};
+use crate::core::storage::CheckpointRow;
 
 /// The log was rewound, or a crashed step's content no longer counts.
 pub const STREAM_RESYNC: &str = "data-stream-resync";
@@ -66,6 +67,19 @@ pub struct Resync {
 }
 
 impl Resync {
+    /// What a run says that goes on after the death of its object, from the last commit.
+    pub fn recovered(last: &CheckpointRow, run: &RunId) -> Self {
+        Self {
+            checkpoint: last.id.clone(),
+            step_count: if last.run == *run { last.step_count } else { 0 },
+            message_count: u64::from(last.message_count),
+            from: last.sequence,
+            reason: Reason::CrashRecovery,
+            run: Some(run.clone()),
+            truncated: None,
+        }
+    }
+
     /// The chunk; one per rewind, after the run's `start` and before its content.
     pub fn chunk(&self) -> Chunk {
         let mut data = json!({

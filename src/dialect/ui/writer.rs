@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::calls::{Admitted, Calls};
 use super::fold::{Fold, OpenPart};
+use super::replay::retold;
 use super::resync::is_event;
 use super::tool::{call_of, state_of};
 use super::vocabulary::{Type, flag, shape, typed};
@@ -213,7 +214,8 @@ impl RunWriter {
         out
     }
 
-    /// The closing entries of a run that was stopped: what was produced is kept, without `finish`.
+    /// The closing entries of a run that was stopped: what was produced is kept, without `finish`. When the attempt that is under way has
+    /// shown nothing, that is what the last one before it had shown: clients were given it, and nothing has taken its place.
     ///
     /// Open text and reasoning are closed. A tool input that was still streaming stays `input-streaming`: that
     /// validates, and the AI SDK leaves such a part out when it builds the next request for a model. A call that has
@@ -242,6 +244,16 @@ impl RunWriter {
         let mut out = Vec::new();
         if self.phase == Phase::Ended {
             return out;
+        }
+        if self.step_is_empty() && matches!(self.phase, Phase::Step { .. }) {
+            let shown = retold(self.fold.shown_before());
+            // A crash may lie between an attempt's beginning and its first part.
+            if !shown.is_empty() && self.fold.parts.len() <= self.step_base {
+                self.emit(&mut out, Chunk::new("start-step"));
+            }
+            for chunk in shown {
+                self.emit(&mut out, chunk);
+            }
         }
         for open in self.fold.open_parts() {
             let OpenPart::Call { part } = open else { continue };

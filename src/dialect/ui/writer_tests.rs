@@ -229,6 +229,20 @@ fn a_recovered_writer_retries_the_step_under_a_new_attempt() {
 }
 
 #[test]
+fn a_recovery_is_told_when_the_step_had_content() {
+    let resync = || chunk(json!({"type": "data-stream-resync", "id": "r:cp", "data": {"reason": "crash_recovery"}}));
+    let mut writer = writer();
+    writer.open();
+    assert_eq!(writer.recover_step(resync()), [], "nothing was begun");
+    writer.write(chunk(json!({"type": "start-step"})));
+    assert_eq!(story(&writer.recover_step(resync())), "step_start start-step");
+    writer.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "lost"})));
+    let told = writer.recover_step(resync());
+    assert_eq!(story(&told), "step_start data-attempt-superseded start-step data-stream-resync");
+    assert!(matches!(told.last(), Some(Record::Chunk { attempt: None, .. })), "it outlives the attempt");
+}
+
+#[test]
 fn an_attempt_without_content_is_superseded_without_an_event() {
     let mut writer = writer();
     writer.open();
@@ -433,4 +447,73 @@ fn an_approval_that_is_named_like_its_call_is_the_runs_or_stays_the_routes() {
         });
         assert_eq!(named, expected);
     }
+}
+
+/// A run whose first attempt has shown a text and a call, and whose next ones have shown nothing.
+fn lost_attempts(more: u32) -> (RunWriter, Vec<Record>) {
+    let mut writer = writer();
+    let mut entries = writer.open();
+    for said in [
+        json!({"type": "text-delta", "id": "t", "delta": "shown"}),
+        json!({"type": "tool-input-available", "toolCallId": "c", "toolName": "look", "input": {"a": 1}}),
+        json!({"type": "text-delta", "id": "u", "delta": " and cut"}),
+    ] {
+        entries.extend(writer.write(chunk(said)));
+    }
+    for _ in 0..more {
+        entries.extend(writer.restart_step());
+    }
+    (writer, entries)
+}
+
+#[test]
+fn when_the_last_attempt_ends_with_nothing_the_reply_is_what_was_shown_before_it() {
+    for (more, stops) in [(1, false), (3, false), (2, true)] {
+        let (mut writer, mut entries) = lost_attempts(more);
+        entries.extend(if stops { writer.stop() } else { writer.fail() });
+        let message = last_commit(&entries).unwrap().message.clone();
+        assert_eq!(
+            message["parts"],
+            json!([{"type": "step-start"}, {"type": "text", "text": "shown", "state": "done"},
+                {"type": "tool-look", "toolCallId": "c", "state": "output-error", "input": {"a": 1},
+                    "errorText": "Not executed: the reply was interrupted"},
+                {"type": "text", "text": " and cut", "state": "done"}])
+        );
+        // Whoever reads the log leaves the lost attempts out, and has it once.
+        let committed = stored(&entries).into_iter().find(|chunk| chunk.kind() == "step_committed").unwrap();
+        assert_eq!(committed.text("committedAttemptId"), Some(format!("r-1-{}", more + 1).as_str()));
+        let mut fold = Fold::new(&MessageId::new("m"));
+        for record in &entries {
+            if let Record::Chunk { chunk, attempt } = record {
+                fold.apply(&stamp(chunk, attempt.as_ref())).unwrap();
+            }
+        }
+        assert_eq!(fold.message().unwrap()["parts"], message["parts"]);
+    }
+}
+
+#[test]
+fn a_writer_that_knows_the_lost_attempts_from_the_log_only_keeps_the_same() {
+    let (_, entries) = lost_attempts(2);
+    let log: Vec<Chunk> = entries
+        .iter()
+        .filter_map(|record| match record {
+            Record::Chunk { chunk, attempt } => Some(stamp(chunk, attempt.as_ref())),
+            _ => None,
+        })
+        .collect();
+    let mut second = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter());
+    let parts = last_commit(&second.fail()).unwrap().message["parts"].clone();
+    assert_eq!([&parts[1]["text"], &parts[3]["text"]], ["shown", " and cut"]);
+}
+
+#[test]
+fn what_the_last_attempt_has_shown_itself_is_the_reply() {
+    let (mut writer, _) = lost_attempts(1);
+    writer.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "newer"})));
+    let parts = last_commit(&writer.fail()).unwrap().message["parts"].clone();
+    assert_eq!(parts, json!([{"type": "step-start"}, {"type": "text", "text": "newer", "state": "done"}]));
+    let (mut writer, _) = lost_attempts(1);
+    let parts = last_commit(&writer.complete()).unwrap().message["parts"].clone();
+    assert_eq!(parts, json!([{"type": "step-start"}]), "an answer without a word is an answer");
 }

@@ -111,10 +111,9 @@ mod tests {
             text(evicted(Cursor::new(7).unwrap(), Eviction::SlowConsumer)),
             "event: evicted\ndata: {\"resumeFrom\":7,\"reason\":\"slow_consumer\"}\n\n"
         );
-        assert!(
-            text(truncated(Cursor::new(3).unwrap()))
-                .starts_with("event: truncated\ndata: {\"floor\":3,\"errorDetail\":{\"code\":\"TRUNCATED\"")
-        );
+        assert!(text(truncated(Cursor::new(3).unwrap())).starts_with(
+            "event: truncated\ndata: {\"floor\":3,\"errorDetail\":{\"code\":\"TRUNCATED\",\"category\":\"state\","
+        ));
         assert_eq!(
             text(end_of_pushed(Terminal::Completed, Some("{\"output\":1}"), Some("[2]"))),
             "event: end\ndata: {\"status\":\"completed\",\"output\":1,\"state\":[2]}\n\n"

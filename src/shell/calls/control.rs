@@ -14,7 +14,7 @@ use crate::core::command::{Entry as RunEntry, RewindCause, StopTarget};
 use crate::core::error::Code;
 use crate::core::ids::CheckpointId;
 use crate::core::run::Outcome;
-use crate::core::storage::{Storage, StorageError, Write};
+use crate::core::storage::{Storage, Write};
 use crate::dialect::ui::request::ChatBody;
 use crate::dialect::ui::sanitise::has_refused_keys;
 use crate::shell::answer;
@@ -79,13 +79,19 @@ impl Host {
     pub(super) async fn delete(self: &Rc<Self>, caller: &Caller) -> Answer {
         let writes = match self.session(|session| session.delete(caller)) {
             Ok(writes) => writes.map_err(absent)?,
-            Err(HostError::Storage(StorageError::Corrupt(what))) => {
-                worker::console_error!("session {}: deleted unread: {what}", self.log_name);
+            Err(HostError::Storage(error)) if error.is_lasting() => {
+                worker::console_error!("session {}: deleted unread: {error}", self.log_name);
                 vec![Write::DropAll]
             }
             Err(error) => return Err(unreadable(&error)),
         };
-        self.storage.apply(&writes).map_err(|error| unreadable(&error.into()))?;
+        match self.storage.apply(&writes) {
+            // The file goes with all that is in it.
+            Err(error) if error.is_lasting() => {
+                worker::console_error!("session {}: erased unread: {error}", self.log_name);
+            }
+            applied => drop(applied.map_err(|error| unreadable(&error.into()))?),
+        }
         self.part_with_session().await.map_err(|error| unreadable(&error))?;
         Ok(answer::json(200, &json!({ "success": true })))
     }

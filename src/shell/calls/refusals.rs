@@ -8,7 +8,7 @@ use crate::core::counters::add;
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, percent_encode};
 use crate::core::snapshot;
-use crate::core::storage::{RunRow, StorageError};
+use crate::core::storage::RunRow;
 use crate::core::view::Fault;
 use crate::shell::answer;
 use crate::shell::host::{Host, HostError};
@@ -69,6 +69,9 @@ pub(super) fn not_live() -> Response {
 
 /// `spec/helix.md` E14: the committed part of a reply could not be read.
 pub(super) fn history_unread(error: &HostError) -> Response {
+    if matches!(error, HostError::Storage(error) if error.is_lasting()) {
+        return unreadable(error);
+    }
     worker::console_error!("{error}");
     answer::error(Code::StateHistoryIncomplete)
 }
@@ -111,17 +114,13 @@ pub(super) fn unopened(error: &ReaderError) -> Response {
 /// A read that failed before it changed anything may be repeated.
 pub(super) fn unreadable(error: &HostError) -> Response {
     worker::console_error!("{error}");
+    let code = Code::StateHistoryIncomplete;
     match error {
-        HostError::Storage(StorageError::Corrupt(_) | StorageError::TooLarge(_)) => {
-            let code = Code::StateHistoryIncomplete;
-            let facts = facts(json!({ "cause": "corrupt_row", "retryable": false }));
-            let body = answer::explained(code, code.message(), facts);
-            body.with_status(409)
+        HostError::Storage(error) if error.is_lasting() => {
+            let facts = facts(json!({ "cause": error.cause(), "retryable": false }));
+            answer::explained(code, code.message(), facts).with_status(409)
         }
-        HostError::Storage(StorageError::Failed(_)) => {
-            let code = Code::StateHistoryIncomplete;
-            answer::explained(code, code.message(), facts(json!({ "cause": "store_error" })))
-        }
+        HostError::Storage(error) => answer::explained(code, code.message(), facts(json!({ "cause": error.cause() }))),
         HostError::Busy => answer::error(Code::FrameworkInternalError),
     }
 }

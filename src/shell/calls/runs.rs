@@ -53,6 +53,9 @@ impl Host {
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
         let begin = Begin::parse(&bytes)
             .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        if !self.claims_running(&begin)? {
+            self.settle_or_hear().await.map_err(|error| unreadable(&error))?;
+        }
         if let Some(run) = &begin.run
             && let Some(row) = self.storage.run(run).map_err(|error| unreadable(&error.into()))?
         {
@@ -90,6 +93,21 @@ impl Host {
         let run = self.start_run(caller, launch).map_err(|error| self.not_started(error))?;
         self.settled_writes().await.map_err(|error| committed(unreadable(&error)))?;
         Ok(answer::json(201, &Value::Object(self.claim_of(&run))))
+    }
+
+    /// Whether it is a claim of the run that a producer outside is writing: then it is heard before a settling.
+    fn claims_running(&self, begin: &Begin) -> Result<bool, Response> {
+        let run = match (&begin.run, &begin.request_key) {
+            (Some(run), _) => Some(run.clone()),
+            (None, Some(key)) => {
+                self.storage.run_of_key(key).map_err(|error| unreadable(&error.into()))?.map(|row| row.id)
+            }
+            (None, None) => None,
+        };
+        let fence =
+            self.session(|session| session.run().filter(|row| Some(&row.id) == run.as_ref()).map(RunRow::fence));
+        let fence = fence.map_err(|error| unreadable(&error))?;
+        Ok(fence.is_some_and(|fence| self.session(|session| session.hears(&fence)).unwrap_or(false)))
     }
 
     /// What the run answers: the producer's messages and the names of their calls, or the answers that a suspended run has got meanwhile.

@@ -284,7 +284,7 @@ impl Host {
 
     /// A committed message.
     pub fn stored_message(&self, index: u32) -> Result<Value, HostError> {
-        let row = self.storage.message_at(index)?.ok_or(StorageError::Corrupt("a message is missing"))?;
+        let row = self.storage.message_at(index)?.ok_or(StorageError::Short("a message is missing"))?;
         Ok(serde_json::from_str(&row.json).map_err(|_| StorageError::Corrupt("message.json"))?)
     }
 }

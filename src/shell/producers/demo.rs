@@ -23,12 +23,12 @@ pub(super) async fn produce(job: &Job, settings: &DemoSettings, history: &[Value
         }
         let wait = pace.saturating_mul(u64::from(beat.wait));
         if wait > 0 || burst.len() >= BURST {
-            if !job.host.produce(&job.fence, std::mem::take(&mut burst)) {
+            if !job.produce(std::mem::take(&mut burst)) {
                 return None;
             }
             sleep(Millis::new(wait)).await;
         }
         burst.push(beat.chunk);
     }
-    job.host.produce(&job.fence, burst).then_some(Outcome::Completed)
+    job.produce(burst).then_some(Outcome::Completed)
 }

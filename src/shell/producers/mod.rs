@@ -20,11 +20,12 @@ use serde_json::Value;
 use web_sys::AbortSignal;
 
 use super::config::variable;
-use super::host::Host;
+use super::host::{Host, HostError};
 use crate::core::call_ids::CallIds;
+use crate::core::chunk::Chunk;
 use crate::core::error::{Code, Failure};
 use crate::core::run::{EntryKind, Fence, Outcome};
-use crate::core::storage::Storage;
+use crate::core::storage::{Storage, StorageError};
 use crate::dialect::ui::own_ids::with_own_ids;
 use crate::model::agent::{Agent, Reference};
 use crate::model::ui_route::request::Forwarded;
@@ -34,6 +35,24 @@ struct Job {
     host: Rc<Host>,
     fence: Fence,
     signal: AbortSignal,
+}
+
+impl Job {
+    /// The producer has more. `false` when its run is no longer its own to write.
+    fn produce(&self, chunks: Vec<Chunk>) -> bool {
+        self.is_current() && self.host.produce(&self.fence, chunks)
+    }
+
+    /// The producer is alive.
+    fn renew(&self) {
+        if self.is_current() {
+            self.host.renew(&self.fence);
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        self.host.is_fed_by(&self.fence, &self.signal)
+    }
 }
 
 /// How a production ended; `None` when the run has been taken from it, and with it the say.
@@ -46,7 +65,11 @@ pub fn spawn(host: &Rc<Host>, fence: Fence, agent: &str, forwarded: Option<Forwa
     let job = Job { host: Rc::clone(host), fence, signal };
     let name = agent.to_owned();
     host.spawn(async move {
-        match AssertUnwindSafe(produce(&job, &name, forwarded)).catch_unwind().await {
+        let produced = AssertUnwindSafe(produce(&job, &name, forwarded)).catch_unwind().await;
+        if !job.is_current() {
+            return;
+        }
+        match produced {
             Ok(Ok(Some(outcome))) => {
                 let _ = job.host.conclude(&job.fence, outcome);
             }
@@ -95,13 +118,21 @@ fn named_history(host: &Host) -> Result<Vec<Value>, Failure> {
         let own = session.run().filter(|run| run.entry != EntryKind::ToolResult).map(|run| run.message_index);
         own.map_or(session.message_count(), |own| own.min(session.message_count()))
     });
-    let count = count.map_err(|error| broken(&error))?;
-    let rows = host.storage.messages(count).map_err(|error| broken(&error))?;
+    let count = count.map_err(unread)?;
+    let rows = host.storage.messages(count).map_err(|error| unread(error.into()))?;
     rows.iter().map(|row| serde_json::from_str(&row.json).map_err(|error| broken(&error))).collect()
 }
 
 fn calls(host: &Host) -> Result<CallIds, Failure> {
-    host.session(|session| session.calls().clone()).map_err(|error| broken(&error))
+    host.session(|session| session.calls().clone()).map_err(unread)
+}
+
+/// Storage that fails for a while is neither the model's fault nor a lasting one.
+fn unread(error: HostError) -> Failure {
+    match &error {
+        HostError::Storage(StorageError::Failed(_)) => Failure::new(Code::StateStoreFailed, error.to_string()),
+        _ => broken(&error),
+    }
 }
 
 fn broken(error: &dyn std::fmt::Display) -> Failure {

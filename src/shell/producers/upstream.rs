@@ -85,7 +85,7 @@ async fn relayed(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produc
         return Err(reply.silent().failure.unwrap_or_else(|| Failure::new(Code::ProviderTimeout, "no answer")));
     };
     let response = response.map_err(|error| Failure::new(Code::ProviderUnavailable, unreached(&error)))?;
-    job.host.renew(&job.fence);
+    job.renew();
     if response.status() != 200 {
         return Err(refusal(&response, reply).await);
     }
@@ -110,7 +110,7 @@ async fn relayed(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produc
                     Sign::Nothing => batch,
                     Sign::Alive | Sign::Mute => {
                         until = patience(reply);
-                        job.host.renew(&job.fence);
+                        job.renew();
                         batch
                     }
                 }
@@ -121,7 +121,7 @@ async fn relayed(job: &Job, outgoing: Outgoing, reply: &mut dyn Reply) -> Produc
         if !batch.chunks.is_empty() {
             pulse.spoke(now());
         }
-        if !job.host.produce(&job.fence, batch.chunks) {
+        if !job.produce(batch.chunks) {
             return Ok(None);
         }
         if let Some(failure) = batch.failure {
@@ -164,7 +164,7 @@ async fn hear<T>(job: &Job, until: Option<UnixMillis>, said: impl Future<Output 
         match select(said, sleep(left.min(beat))).await {
             Either::Left((said, _)) => return Some(said),
             Either::Right(((), still)) => {
-                job.host.renew(&job.fence);
+                job.renew();
                 said = still;
             }
         }

@@ -19,7 +19,7 @@ macro_rules! select_checkpoint {
 
 fn whole<T>(rows: Vec<T>, count: u32) -> Result<Vec<T>, StorageError> {
     let is_whole = rows.len() == usize::try_from(count).unwrap_or(usize::MAX);
-    if is_whole { Ok(rows) } else { Err(StorageError::Corrupt("a message is missing")) }
+    if is_whole { Ok(rows) } else { Err(StorageError::Short("a message is missing")) }
 }
 
 impl<S: Sql> SqlStorage<S> {

@@ -22,7 +22,7 @@ pub(super) const CALLS_SINCE: usize = 4;
 pub(super) const CALLS_IN_MESSAGES: &str = calls_in_messages!("");
 
 /// Numbered migrations: the first accepted write runs those that a session lacks.
-pub(super) const MIGRATIONS: [&[&str]; 5] = [
+pub(super) const MIGRATIONS: [&[&str]; 6] = [
     &[
         "CREATE TABLE session (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, owner TEXT, salt TEXT NOT NULL, \
      created INTEGER NOT NULL, floor INTEGER NOT NULL, run TEXT, status TEXT NOT NULL) STRICT",
@@ -42,6 +42,11 @@ pub(super) const MIGRATIONS: [&[&str]; 5] = [
         calls_in_messages!("INSERT INTO call (id, own, turn) "),
     ],
     &["CREATE TABLE held_answer (key INTEGER PRIMARY KEY, json TEXT NOT NULL) STRICT"],
+    &[
+        "ALTER TABLE run ADD COLUMN deaths INTEGER",
+        "ALTER TABLE run ADD COLUMN again_at INTEGER",
+        "ALTER TABLE run ADD COLUMN unfollowed INTEGER",
+    ],
 ];
 
 /// The version that brought the table of held answers.

@@ -90,8 +90,9 @@ impl<S: Sql> SqlStorage<S> {
         let push = push.map_err(|_| StorageError::Corrupt("run.push"))?;
         self.execute(
             "INSERT OR REPLACE INTO run (turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, \
-             lease_until, epoch, attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+             lease_until, epoch, attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text, deaths, \
+             again_at, unfollowed) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
             &[
                 Param::Integer(u64::from(row.turn)),
                 Param::Text(row.id.as_str()),
@@ -114,6 +115,9 @@ impl<S: Sql> SqlStorage<S> {
                 row.retry_after_ms.map_or(Param::Null, Param::Integer),
                 optional(push.as_deref()),
                 optional(row.error_text.as_deref()),
+                Param::Integer(u64::from(row.life.deaths)),
+                row.life.again_at.map_or(Param::Null, |at| Param::Integer(at.get())),
+                row.life.unfollowed.map_or(Param::Null, |since| Param::Integer(since.get())),
             ],
         )
     }

@@ -7,7 +7,7 @@ use crate::core::chunk::{CONTINUES, Chunk, STAMP_KEYS, is_too_deep, lifecycle};
 use crate::core::ids::AttemptId;
 use crate::core::record::Record;
 use crate::dialect::ui::calls::tool_of;
-use crate::dialect::ui::resync::AttemptSuperseded;
+use crate::dialect::ui::resync::{ATTEMPT_SUPERSEDED, AttemptSuperseded};
 use crate::dialect::ui::tool::call_of;
 use crate::dialect::ui::vocabulary::shape;
 
@@ -26,6 +26,18 @@ impl RunWriter {
         if let Phase::Step { .. } = self.phase {
             let superseded = (!self.step_is_empty()).then(|| self.attempt_id());
             self.begin_attempt(&mut out, self.attempt.saturating_add(1), superseded.as_ref());
+        }
+        out
+    }
+
+    /// As [`RunWriter::restart_step`], for a run whose object died. When the step had content, clients are told with `resync` that it counts
+    /// no more; it stands behind the new attempt's beginning and before its content.
+    pub fn recover_step(&mut self, resync: Chunk) -> Vec<Record> {
+        let mut out = self.restart_step();
+        let is_event =
+            |record: &Record| matches!(record, Record::Chunk { chunk, .. } if chunk.kind() == ATTEMPT_SUPERSEDED);
+        if out.iter().any(is_event) {
+            out.extend(self.announce(resync));
         }
         out
     }
