@@ -238,11 +238,13 @@ fn run_terminal(run: &RunView) -> Option<Terminal> {
     match run.status {
         _ if run.paused => Some(Terminal::Paused),
         RunStatus::Running => None,
-        RunStatus::SuspendedClientTool => Some(Terminal::Paused),
         RunStatus::Completed => Some(Terminal::Completed),
         RunStatus::Interrupted => Some(Terminal::Interrupted),
         RunStatus::Failed => Some(Terminal::Failed(code_of(Some(run)))),
         RunStatus::Superseded => Some(Terminal::Superseded),
+        RunStatus::SuspendedClientTool | RunStatus::SuspendedAwaitingChildren | RunStatus::SuspendedStepPartial => {
+            Some(Terminal::Paused)
+        }
     }
 }
 

@@ -13,6 +13,10 @@ pub enum RunStatus {
     Running,
     /// Waiting for a client's tool result or approval.
     SuspendedClientTool,
+    /// Its producer waits for sub-agents of its own.
+    SuspendedAwaitingChildren,
+    /// Its producer has done a step in part, and goes on with it by itself.
+    SuspendedStepPartial,
     /// Finished.
     Completed,
     /// Ended by a failure.
@@ -26,7 +30,22 @@ pub enum RunStatus {
 impl RunStatus {
     /// Whether the run still counts as live: running or suspended.
     pub fn is_live(self) -> bool {
-        matches!(self, Self::Running | Self::SuspendedClientTool)
+        self == Self::Running || self.is_suspended()
+    }
+
+    /// Whether the run has paused, whoever it waits for.
+    pub fn is_suspended(self) -> bool {
+        self == Self::SuspendedClientTool || self.is_paused_for_itself()
+    }
+
+    /// Whether the run waits for its own producer: no client can answer it, and to a send it is as good as running.
+    pub fn is_paused_for_itself(self) -> bool {
+        matches!(self, Self::SuspendedAwaitingChildren | Self::SuspendedStepPartial)
+    }
+
+    /// Whether a reply is under way that a new message would disturb.
+    pub fn is_busy(self) -> bool {
+        self == Self::Running || self.is_paused_for_itself()
     }
 }
 
@@ -65,6 +84,15 @@ pub struct Fence {
     pub epoch: u32,
 }
 
+/// What a producer outside waits for by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnPause {
+    /// Sub-agents.
+    AwaitingChildren,
+    /// The rest of a step.
+    StepPartial,
+}
+
 /// How a run ends. The first one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -72,6 +100,8 @@ pub enum Outcome {
     Completed,
     /// The run waits for answers to its calls.
     Suspended,
+    /// The run waits for its own producer.
+    Paused(OwnPause),
     /// Somebody asked to stop.
     Interrupted,
     /// The producer failed, or died.
@@ -84,6 +114,8 @@ impl Outcome {
         match self {
             Self::Completed => RunStatus::Completed,
             Self::Suspended => RunStatus::SuspendedClientTool,
+            Self::Paused(OwnPause::AwaitingChildren) => RunStatus::SuspendedAwaitingChildren,
+            Self::Paused(OwnPause::StepPartial) => RunStatus::SuspendedStepPartial,
             Self::Interrupted => RunStatus::Interrupted,
             Self::Failed(_) => RunStatus::Failed,
         }

@@ -225,7 +225,9 @@ impl Session {
     ) -> Result<Effects, WriteRefused> {
         // A stop and a failure are never refused: what they say is short, or was waiting to be written anyway.
         let (holder, most) = match outcome {
-            Outcome::Completed | Outcome::Suspended => (self.producing(fence), Some(self.policy.max_bytes)),
+            Outcome::Completed | Outcome::Suspended | Outcome::Paused(_) => {
+                (self.producing(fence), Some(self.policy.max_bytes))
+            }
             Outcome::Interrupted | Outcome::Failed(_) => (self.holder(fence), None),
         };
         let (run, row) = holder?;
@@ -235,10 +237,10 @@ impl Session {
         let (status, error) = match outcome {
             Outcome::Failed(code) => (StreamStatus::Failed, Some(code)),
             Outcome::Completed | Outcome::Interrupted => (StreamStatus::Ended, None),
-            Outcome::Suspended => (StreamStatus::Paused, None),
+            Outcome::Suspended | Outcome::Paused(_) => (StreamStatus::Paused, None),
         };
         let explained = error.is_some();
-        let ended = (outcome != Outcome::Suspended).then_some(now);
+        let ended = (!outcome.status().is_live()).then_some(now);
         let run = RunRow {
             status: outcome.status(),
             end: Some(self.log.head()),

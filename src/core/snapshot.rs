@@ -138,7 +138,7 @@ pub fn error_detail(code: Code) -> Value {
 /// The run decides, in this order (`spec/helix.md` 6.2).
 fn status(run: Option<RunStatus>, stream: StreamStatus) -> StreamStatus {
     match run {
-        Some(RunStatus::SuspendedClientTool) => StreamStatus::Paused,
+        Some(status) if status.is_suspended() => StreamStatus::Paused,
         Some(RunStatus::Running) if stream == StreamStatus::Paused => StreamStatus::Paused,
         Some(RunStatus::Running) => StreamStatus::Active,
         Some(RunStatus::Failed) => StreamStatus::Failed,

@@ -104,11 +104,11 @@ impl Host {
         }
         records.extend(match outcome {
             Outcome::Suspended if goes_on => production.writer.hand_over(),
-            Outcome::Completed | Outcome::Suspended => production.writer.complete(),
+            Outcome::Completed | Outcome::Suspended | Outcome::Paused(_) => production.writer.complete(),
             Outcome::Interrupted => production.writer.stop(),
             Outcome::Failed(_) => production.writer.fail(),
         });
-        if !matches!(outcome, Outcome::Completed | Outcome::Suspended) {
+        if matches!(outcome, Outcome::Interrupted | Outcome::Failed(_)) {
             production.upstream.abort();
         }
         self.end_with(fence, production, outcome, records)

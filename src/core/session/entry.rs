@@ -2,7 +2,7 @@
 //!
 //! | entry | needs | the conversation | the run before it |
 //! |---|---|---|---|
-//! | [`Entry::Send`] | nothing running | grows by the message | superseded, if it was suspended |
+//! | [`Entry::Send`] | nothing running or paused for itself | grows by the message | superseded, if it was suspended |
 //! | [`Entry::Results`] | a suspended run | stays | completed: the new run continues its message |
 //! | [`Entry::Push`] | nothing live, or `supersede` | grows by the messages | superseded, if it was live |
 //! | [`Entry::Rewind`] | a session; the message of a suspended run must go | is cut back, and may grow by a message | superseded, if it was live |
@@ -40,12 +40,13 @@ impl Session {
             }
         }
         let status = self.run.as_ref().map(|run| run.status);
-        let suspended = status == Some(RunStatus::SuspendedClientTool);
+        let asks = status == Some(RunStatus::SuspendedClientTool);
+        let suspended = status.is_some_and(RunStatus::is_suspended);
         let fits = match (entry, &self.run) {
-            (Entry::Send { .. }, Some(run)) if run.status == RunStatus::Running => {
+            (Entry::Send { .. }, Some(run)) if run.status.is_busy() => {
                 return Err(StartRefused::AlreadyRunning(run.id.clone()));
             }
-            (Entry::Send { abandoned, .. }, _) => abandoned.is_some() == suspended,
+            (Entry::Send { abandoned, .. }, _) => abandoned.is_some() == asks,
             (Entry::Results { .. }, _) => suspended,
             (Entry::Push { supersede: false, .. }, Some(run)) if run.status.is_live() => {
                 return Err(StartRefused::AlreadyRunning(run.id.clone()));
@@ -78,7 +79,7 @@ impl Session {
             status: StreamStatus::Active,
         };
         let mut run = self.fresh_run(&start, &plan, turn, before);
-        let paused = self.run.as_ref().is_some_and(|run| run.status == RunStatus::SuspendedClientTool);
+        let paused = self.run.as_ref().is_some_and(|run| run.status.is_suspended());
         let ended =
             self.run.as_ref().filter(|run| run.status.is_live()).map(|run| taken_over(run, &plan, before, start.now));
 

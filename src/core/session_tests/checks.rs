@@ -14,7 +14,7 @@ use crate::core::view::RunView;
 
 /// The status table of `spec/helix.md` 6.2.
 fn status(run: &Run, stream: StreamStatus) -> &'static str {
-    let suspended = run.status == RunStatus::SuspendedClientTool;
+    let suspended = run.status.is_suspended();
     if run.status.is_live() {
         return if suspended || stream == StreamStatus::Paused { "paused" } else { "active" };
     }

@@ -56,7 +56,7 @@ impl World {
         let facts = self.model.latest();
         let (keep, input) = match *wish {
             Wish::Send { apt } => {
-                let abandons = facts.suspended().is_some() == apt;
+                let abandons = facts.asking().is_some() == apt;
                 let abandoned = abandons.then(|| Abandoned { message: self.rewritten() });
                 return Some(Entry::Send { input: self.input(), abandoned });
             }

@@ -13,7 +13,7 @@ use super::entries::Wish;
 use super::outside::Word;
 use super::world::World;
 use crate::core::error::Code;
-use crate::core::run::Outcome;
+use crate::core::run::{Outcome, OwnPause};
 
 /// So many cases, from a seed that is printed past the test harness, which keeps what passing tests print to itself.
 fn cases(name: &str, cases: u32) -> ProptestConfig {
@@ -49,6 +49,8 @@ fn items() -> impl Strategy<Value = Vec<Option<usize>>> {
 fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         6 => Just(Outcome::Suspended),
+        2 => Just(Outcome::Paused(OwnPause::AwaitingChildren)),
+        1 => Just(Outcome::Paused(OwnPause::StepPartial)),
         1 => Just(Outcome::Completed),
         1 => Just(Outcome::Interrupted),
         1 => Just(Outcome::Failed(Code::ProviderError)),

@@ -118,7 +118,17 @@ impl Facts {
     }
 
     pub fn suspended(&self) -> Option<&Run> {
+        self.runs.last().filter(|run| run.status.is_suspended())
+    }
+
+    /// The run that waits for its clients.
+    pub fn asking(&self) -> Option<&Run> {
         self.runs.last().filter(|run| run.status == RunStatus::SuspendedClientTool)
+    }
+
+    /// The run that a send must not disturb.
+    pub fn busy(&self) -> Option<&Run> {
+        self.live().filter(|_| self.asking().is_none())
     }
 
     /// The cursor of the latest checkpoint.
@@ -286,14 +296,14 @@ impl Facts {
         (run.status, run.end) = (outcome.status(), Some(head));
         self.stream = Some(match outcome {
             Outcome::Completed | Outcome::Interrupted => StreamStatus::Ended,
-            Outcome::Suspended => StreamStatus::Paused,
+            Outcome::Suspended | Outcome::Paused(_) => StreamStatus::Paused,
             Outcome::Failed(code) => {
                 run.error = Some(code);
                 StreamStatus::Failed
             }
         });
         match outcome {
-            Outcome::Suspended => run.paused = Some(head),
+            Outcome::Suspended | Outcome::Paused(_) => run.paused = Some(head),
             _ => run.ended = Some(now),
         }
     }
@@ -313,10 +323,10 @@ impl Facts {
 
     pub fn start_refusal(&self, entry: &Entry) -> Option<StartRefused> {
         let fits = match entry {
-            Entry::Send { .. } if self.running().is_some() => {
-                return self.running().map(|run| StartRefused::AlreadyRunning(run.id.clone()));
+            Entry::Send { .. } if self.busy().is_some() => {
+                return self.busy().map(|run| StartRefused::AlreadyRunning(run.id.clone()));
             }
-            Entry::Send { abandoned, .. } => abandoned.is_some() == self.suspended().is_some(),
+            Entry::Send { abandoned, .. } => abandoned.is_some() == self.asking().is_some(),
             Entry::Results { .. } => self.suspended().is_some(),
             Entry::Push { supersede: false, .. } if self.live().is_some() => {
                 return self.live().map(|run| StartRefused::AlreadyRunning(run.id.clone()));
@@ -339,7 +349,9 @@ impl Facts {
             return Some(WriteRefused::StaleEpoch(run.epoch));
         }
         let fits = match deed {
-            Deed::Append | Deed::Finish(Outcome::Completed | Outcome::Suspended) => run.status == RunStatus::Running,
+            Deed::Append | Deed::Finish(Outcome::Completed | Outcome::Suspended | Outcome::Paused(_)) => {
+                run.status == RunStatus::Running
+            }
             Deed::Answer(_) => run.status == RunStatus::SuspendedClientTool,
             Deed::Finish(_) => run.status.is_live(),
         };

@@ -27,7 +27,9 @@ fn terminal(run: &RunView) -> Option<Terminal> {
     Some(match run.status {
         _ if run.paused => Terminal::Paused,
         RunStatus::Running => return None,
-        RunStatus::SuspendedClientTool => Terminal::Paused,
+        RunStatus::SuspendedClientTool | RunStatus::SuspendedAwaitingChildren | RunStatus::SuspendedStepPartial => {
+            Terminal::Paused
+        }
         RunStatus::Completed => Terminal::Completed,
         RunStatus::Interrupted => Terminal::Interrupted,
         RunStatus::Failed => Terminal::Failed(run.fault.as_ref().unwrap().code),
@@ -46,7 +48,7 @@ fn was(run: &Run, shown: &RunView) -> bool {
     let end = shown.end.map(place);
     match shown.status {
         RunStatus::Running => end.is_none(),
-        RunStatus::SuspendedClientTool => end == run.paused,
+        status if status.is_suspended() => end == run.paused,
         status => (status, end, shown.fault.as_ref().map(|fault| fault.code)) == (run.status, run.end, run.error),
     }
 }

@@ -143,11 +143,16 @@ fn stored(run: Option<RunStatus>, stream: StreamStatus) -> Session {
 
 #[test]
 fn the_run_decides_the_status() {
-    use RunStatus::{Completed, Failed, Interrupted, Running, Superseded, SuspendedClientTool};
+    use RunStatus::{
+        Completed, Failed, Interrupted, Running, Superseded, SuspendedAwaitingChildren, SuspendedClientTool,
+        SuspendedStepPartial,
+    };
     let streams = [StreamStatus::Active, StreamStatus::Paused, StreamStatus::Ended, StreamStatus::Failed];
     for (run, expected) in [
         (Some(Running), ["active", "paused", "active", "active"]),
         (Some(SuspendedClientTool), ["paused"; 4]),
+        (Some(SuspendedAwaitingChildren), ["paused"; 4]),
+        (Some(SuspendedStepPartial), ["paused"; 4]),
         (Some(Failed), ["failed"; 4]),
         (Some(Completed), ["ended", "ended", "ended", "failed"]),
         (Some(Interrupted), ["ended", "ended", "ended", "failed"]),

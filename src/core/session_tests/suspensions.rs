@@ -8,7 +8,7 @@ use crate::core::error::{Code, Failure};
 use crate::core::ids::{MessageId, RunId, Sequence, SequenceOutOfRange};
 use crate::core::record::Record;
 use crate::core::retention::{Kept, Policy};
-use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
+use crate::core::run::{Fence, Outcome, OwnPause, RunStatus, Vocabulary};
 use crate::core::session::{Session, StreamStatus};
 use crate::core::storage::double::Double;
 use crate::core::storage::{BlockRow, CheckpointKind, Storage, Stored, Write};
@@ -238,4 +238,40 @@ fn retention_waits_for_no_run_that_left_nothing() {
     let third = begin(&mut session, "r3", retry).unwrap().fence;
     session.finish(over, &third, Outcome::Completed, &[]).unwrap();
     assert_eq!(session.alarm(over), Some(over.after(POLICY.retention)), "counted from the third's end");
+}
+
+#[test]
+fn a_run_that_waits_for_its_own_producer_is_a_live_one_that_nobody_answers() {
+    for (pause, status, name) in [
+        (OwnPause::AwaitingChildren, RunStatus::SuspendedAwaitingChildren, "\"suspended_awaiting_children\""),
+        (OwnPause::StepPartial, RunStatus::SuspendedStepPartial, "\"suspended_step_partial\""),
+    ] {
+        let (storage, mut session, fence) = started();
+        let records = [chunk("call"), commit("\"call\"", 1)];
+        let effects = session.finish(NOW, &fence, Outcome::Paused(pause), &records).unwrap();
+        storage.apply(&effects.writes).unwrap();
+        let mut session = reload(&storage);
+        let run = session.run().cloned().unwrap();
+        assert_eq!((run.status, run.ended, session.view().status()), (status, None, Some(StreamStatus::Paused)));
+        assert_eq!(serde_json::to_string(&run.status).unwrap(), name);
+        assert_eq!(
+            (session.due(NOW.after(LEASE)), session.stop_target(&me(), None)),
+            (None, Ok(StopTarget::Live(fence.clone())))
+        );
+        assert_eq!(storage.kept(at(0)).unwrap().runs, [], "a live run is never cut");
+        // To a send it is running, and it takes no answers.
+        for entry in [send("u2"), abandoning("u2")] {
+            assert_eq!(session.may_start(&me(), &entry), Err(StartRefused::AlreadyRunning(run.id.clone())));
+        }
+        assert_eq!(session.answer(&fence, &[commit("\"answered\"", 1)]), Err(WriteRefused::Ended));
+        assert_eq!(session.append(&fence, &[chunk("late")]), Err(WriteRefused::Ended));
+        // Its producer goes on with it, and a stop ends it.
+        let results = Entry::Results { message: "\"call\"".into() };
+        assert_eq!(session.may_start(&me(), &results), Ok(()));
+        let push = |abandoned: Option<String>| Entry::Push { inputs: Vec::new(), supersede: true, abandoned };
+        assert_eq!(session.may_start(&me(), &push(None)), Err(StartRefused::Conflict), "its calls are given up");
+        assert_eq!(session.may_start(&me(), &push(Some("\"given up\"".into()))), Ok(()));
+        session.finish(NOW, &fence, Outcome::Interrupted, &[]).unwrap();
+        assert_eq!(session.run().map(|run| run.status), Some(RunStatus::Interrupted));
+    }
 }

@@ -351,7 +351,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
         self.sql.run(
             "SELECT end_, coalesce(ended, started), (SELECT coalesce(sum(length(bytes)), 0) FROM chunk_block \
              WHERE key >= (run.start + 1) * 1024 AND key < (run.end_ + 1) * 1024) FROM run \
-             WHERE end_ > ?1 AND status NOT IN ('running', 'suspended_client_tool') ORDER BY turn",
+             WHERE end_ > ?1 AND status IN ('completed', 'failed', 'interrupted', 'superseded') ORDER BY turn",
             &[Param::Integer(floor.get())],
             &mut |row| {
                 let (end, ended) = (cursor(row, 0)?, UnixMillis::new(integer(row, 1)?));

@@ -13,7 +13,7 @@ use crate::core::chunk::is_too_deep;
 use crate::core::error::{Code, Failure};
 use crate::core::ids::{Cursor, InvalidRequestKey, RequestKey, RunId, SequenceOutOfRange, SessionId};
 use crate::core::lenient_json;
-use crate::core::run::Vocabulary;
+use crate::core::run::{Outcome, OwnPause, Vocabulary};
 use crate::core::state::{self, StateRefused};
 use crate::core::time::Millis;
 use crate::dialect::ui::message::{Invalid, validate_message};
@@ -155,6 +155,17 @@ pub enum PauseKind {
     AwaitingChildren,
     /// The rest of a step.
     StepPartial,
+}
+
+impl PauseKind {
+    /// How the run ends that pauses so.
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Self::ClientTool => Outcome::Suspended,
+            Self::AwaitingChildren => Outcome::Paused(OwnPause::AwaitingChildren),
+            Self::StepPartial => Outcome::Paused(OwnPause::StepPartial),
+        }
+    }
 }
 
 /// `POST …/pause`.

@@ -68,6 +68,7 @@ impl Host {
         let Some(row) = row else { return self.results_of_unknown(caller, entry, sent).await };
         let stored = self.stored_message(row.index).map_err(|error| unreadable(&error))?;
         let suspended = self.suspended().map_err(|error| unreadable(&error))?;
+        self.refuse_for_itself(row.index, sent, &stored)?;
         let Some((run, executor)) = suspended.filter(|(run, _)| run.message_index == row.index) else {
             self.refuse_late(row.run.as_ref(), is_late(sent, &stored))?;
             return self.nothing_new(caller, request, row.index, sent, &stored).await;
@@ -181,6 +182,16 @@ impl Host {
     fn hold_now(self: &Rc<Self>, entry: Entry<'_>, run: &RunRow, answers: Vec<CallAnswer>) -> Result<(), Response> {
         let held = self.hold(entry, run, answers).map_err(|error| unreadable(&error))?;
         held.map_err(|refused| answer::error(refused.code()))
+    }
+
+    /// No page answers the calls of a run that waits for its own producer.
+    fn refuse_for_itself(&self, index: u32, sent: &Value, stored: &Value) -> Result<(), Response> {
+        let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        let Some(run) = run.filter(|run| run.status.is_paused_for_itself() && run.message_index == index) else {
+            return Ok(());
+        };
+        let answers = answers_of_message(sent, stored, self.executor(&run)).map_err(invalid)?;
+        if answers.is_empty() { Ok(()) } else { Err(invalid(InvalidResult)) }
     }
 
     /// A reply that says nothing new: the client asks for the rest of it. A stock client puts whatever comes behind the parts that it

@@ -17,7 +17,7 @@ use crate::core::command::{Entry, Input, Keyed};
 use crate::core::digest;
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RunId};
-use crate::core::run::{Fence, RunStatus};
+use crate::core::run::Fence;
 use crate::core::storage::{RunRow, Storage};
 use crate::core::time::Millis;
 use crate::dialect::push::body::Begin;
@@ -114,12 +114,13 @@ impl Host {
     fn pushed_entry(&self, caller: &Caller, begin: &Begin) -> Result<Answered, Response> {
         let live = self.session(|session| session.run().filter(|run| run.status.is_live()).cloned());
         let live = live.map_err(|error| unreadable(&error))?;
-        let suspended = live.as_ref().filter(|run| run.status == RunStatus::SuspendedClientTool);
+        let suspended = live.as_ref().filter(|run| run.status.is_suspended());
         if let (Some(run), true, false) = (suspended, begin.messages.is_empty(), begin.supersede) {
             let Some(message) = self.message_of(run).map_err(|error| unreadable(&error))? else {
                 return Ok(Answered::of(Entry::Results { message: None }));
             };
-            if !pending(&message, Executor::Producer).is_empty() {
+            // What a run has paused for by itself is no client's to answer: its calls end in the run that goes on.
+            if !run.status.is_paused_for_itself() && !pending(&message, Executor::Producer).is_empty() {
                 return Err(not_resumable("Calls of the paused run wait for their answers", "calls_pending"));
             }
             let answers = self.answers_so_far(run)?;

@@ -260,7 +260,7 @@ impl Host {
                 let _ = self.session(|session| session.explain(fence, &failure));
                 (Outcome::Failed(failure.code), None)
             }
-            Control::Pause(PauseBody { pending, .. }) => {
+            Control::Pause(PauseBody { pending, kind }) => {
                 let waits = admission.pending_calls();
                 let missing = pending.into_iter().flatten().find(|call| !waits.contains(call));
                 let opaque = self.vocabulary(fence)? == Vocabulary::Opaque;
@@ -268,7 +268,7 @@ impl Host {
                     let words = format!("pending: the run's message has no call {call:?} that waits");
                     return Err(answer::explained(Code::ValidationError, &words, Map::new()));
                 }
-                (Outcome::Suspended, None)
+                (kind.outcome(), None)
             }
         })
     }
@@ -287,13 +287,11 @@ impl Host {
         let deadline = now().after(wait);
         let mut leaving = Leaving::of(request);
         loop {
-            let seen = self.seen_by_producer(caller, run)?;
+            let (status, seen) = self.seen_by_producer(caller, run)?;
             let answers = seen.get("answers").and_then(Value::as_array).map_or(0, Vec::len);
-            let news = seen.get("status") != Some(&"running".into()) || u64::try_from(answers).unwrap_or(0) > known;
-            let paused = seen.get("status") == Some(&"suspended_client_tool".into());
+            let answered = u64::try_from(answers).unwrap_or(0) > known;
             let left = deadline.since(now());
-            let told = if paused { u64::try_from(answers).unwrap_or(0) > known } else { news };
-            if told || left == Millis::default() {
+            if !status.is_live() || answered || left == Millis::default() {
                 return Ok(answer::json(200, &Value::Object(seen)));
             }
             let moved = self.moved();
@@ -304,7 +302,7 @@ impl Host {
         }
     }
 
-    fn seen_by_producer(&self, caller: &Caller, run: &RunId) -> Result<Map<String, Value>, Response> {
+    fn seen_by_producer(&self, caller: &Caller, run: &RunId) -> Result<(RunStatus, Map<String, Value>), Response> {
         let current = self.session(|session| session.pushed_run(caller, run).map(|run| run.cloned()));
         let current = current.map_err(|error| unreadable(&error))?.map_err(absent)?;
         let row = match current {
@@ -340,7 +338,7 @@ impl Host {
                 self.answers_so_far(&row)?.iter().map(|answer| result(answer, &messages, &calls)).collect();
             seen.extend(facts(json!({ "answers": answers, "complete": complete })));
         }
-        Ok(seen)
+        Ok((row.status, seen))
     }
 
     fn store(self: &Rc<Self>, fence: &Fence, effects: Result<Effects, WriteRefused>) -> Result<(), Response> {
