@@ -127,7 +127,7 @@ pub enum Entry {
         inputs: Vec<(Input, String)>,
         /// Whether a live run is superseded.
         supersede: bool,
-        /// The run that is superseded: a suspended one, or a running one whose message has calls that wait.
+        /// The suspended run that is superseded; a running one leaves its calls given up in its last words.
         abandoned: Option<Abandoned>,
     },
     /// A turn once more, or another message in the place of an old one.
@@ -232,6 +232,26 @@ pub struct Start<'a> {
     pub state: Option<String>,
     /// The run's first records.
     pub opening: &'a dyn Fn(&Opening<'_>) -> Vec<Record>,
+}
+
+/// What becomes of a live run whose place another one takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displacement {
+    /// It is stopped, as by a request to stop.
+    Interrupted,
+    /// It is superseded.
+    Superseded,
+}
+
+/// What a live run leaves behind whose place another one takes.
+#[derive(Clone, Copy, Debug)]
+pub struct LastWords<'a> {
+    /// The run.
+    pub fence: &'a Fence,
+    /// What it says last, and the commit of its message as far as it came.
+    pub records: &'a [Record],
+    /// What becomes of it.
+    pub displacement: Displacement,
 }
 
 /// Writes that hold together or not at all, and the ticket that confirms them.

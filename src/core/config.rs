@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use thiserror::Error;
 
+use super::busy::Ways;
 use super::retention::Policy;
 use super::time::Millis;
 
@@ -42,6 +43,10 @@ pub struct Settings {
     pub max_attempts: u32,
     /// `MAX_REQUEST_BYTES`: largest request body, in bytes.
     pub max_request_bytes: usize,
+    /// `ON_BUSY`: what a send may do that finds a reply under way, where its agent does not say.
+    pub on_busy: Ways,
+    /// `MAX_QUEUED`: most messages that wait for their answer in a session.
+    pub max_queued: usize,
     /// `ALLOWED_ORIGINS`: origins that browsers may call from.
     pub allowed_origins: Vec<String>,
     /// `PUBLIC_URL`: where the service is reached from outside, without a slash at its end.
@@ -85,6 +90,11 @@ impl Settings {
         let bytes = number("MAX_REQUEST_BYTES", 10 << 20, 1..=100 << 20, "a whole number of bytes, at most 104857600")?;
         let readers = number("MAX_READERS", 1_000, 1..=30_000, "a whole number from 1 to 30000")?;
         let attempts = number("MAX_ATTEMPTS", 3, 1..=100, "a whole number from 1 to 100")?;
+        let queued = number("MAX_QUEUED", 8, 1..=1_000, "a whole number from 1 to 1000")?;
+        let on_busy = Ways::parse(&read("ON_BUSY").unwrap_or_default()).map_err(|_| InvalidSetting {
+            name: "ON_BUSY",
+            expected: "refuse, interrupt or queue, or several of them",
+        })?;
         let origins = read("ALLOWED_ORIGINS").unwrap_or_default();
         Ok(Self {
             lease: millis("LEASE_MS", 30_000, 1)?,
@@ -107,6 +117,8 @@ impl Settings {
             detached: Some(millis("DETACHED_MS", 0, 1)?).filter(|detached| *detached > Millis::default()),
             max_attempts: u32::try_from(attempts).unwrap_or(1),
             max_request_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            on_busy,
+            max_queued: usize::try_from(queued).unwrap_or(usize::MAX),
             allowed_origins: origins.split([',', ' ']).filter(|o| !o.is_empty()).map(str::to_owned).collect(),
             public_url: read("PUBLIC_URL").filter(|text| !text.trim().is_empty()).map(address).transpose()?,
             test_seams: read("TEST_SEAMS").is_some_and(|text| text == "1"),
@@ -167,6 +179,7 @@ mod tests {
         assert_eq!((settings.max_readers, settings.reader_lag_bytes), (1_000, 8 << 20));
         assert_eq!((settings.reader_stale, settings.reader_max_age), (Millis::new(60_000), Millis::new(3_600_000)));
         assert_eq!((settings.max_attempts, settings.recovery, settings.detached), (3, Recovery::Retry, None));
+        assert_eq!((&settings.on_busy, settings.max_queued), (&Ways::default(), 8));
         assert!(settings.allowed_origins.is_empty() && !settings.test_seams);
         assert_eq!(settings.public_url, None);
     }
@@ -219,6 +232,8 @@ mod tests {
             ("HEARTBEAT_MS", "-1"),
             ("MAX_REQUEST_BYTES", "10 MB"),
             ("RECOVERY", "maybe"),
+            ("ON_BUSY", "wait"),
+            ("MAX_QUEUED", "0"),
         ] {
             let error = Settings::read(|asked| (asked == name).then(|| value.to_owned())).unwrap_err();
             assert_eq!(error.name, name);

@@ -44,6 +44,10 @@ macro_rules! codes {
 codes! {
     /// A send while a run is running.
     StateAlreadyRunning = "state_already_running", 409, true, "A reply is already running in this session";
+    /// A send while as many messages wait as may.
+    StateQueueFull = "state_queue_full", 409, true, "Too many messages wait for their answer in this session";
+    /// A message that waited and was taken out of the queue.
+    StateQueueCleared = "state_queue_cleared", 409, true, "This message was not answered, because the reply before it was stopped; send it again";
     /// The session changed between plan and commit of a run start.
     StateRunStartConflict = "state_run_start_conflict", 409, false, "The run could not start";
     /// A request key that was used for another message.

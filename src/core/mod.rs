@@ -7,7 +7,7 @@
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
 //! * [`batch`]: when a producer's records are flushed. [`pulse`]: what of its connection is a sign of life. [`vigil`]: whether a silence is a
-//!   producer's, or the watch's own.
+//!   producer's, or the watch's own. [`busy`]: what a send does that finds a reply under way.
 //! * [`retention`]: what is kept, how long, and how far the log is cut.
 //! * [`view`] and [`reader`]: what a response may see, and what it does next; [`pace`]: when the service ends it on purpose.
 //! * [`snapshot`]: the committed conversation. [`state`]: the custom state beside it, and patches of it.
@@ -21,6 +21,7 @@ pub mod approval;
 pub mod attempt;
 pub mod batch;
 pub mod block;
+pub mod busy;
 pub mod call_ids;
 pub mod caller;
 pub mod chunk;

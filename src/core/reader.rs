@@ -199,6 +199,7 @@ impl Reader {
                     (self.cursor.max(run.start), end, run_terminal(run))
                 }
                 None if view.awaits(id) => return Next::Wait,
+                None if view.has_given_up(id) => return Next::End(Terminal::Failed(Code::StateQueueCleared)),
                 // Too long ago to know where it ended: nothing more is said, not even that history is complete.
                 None => return Next::End(Terminal::Dropped),
             },

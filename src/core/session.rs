@@ -12,9 +12,11 @@
 mod entry;
 mod followers;
 mod holding;
+mod instead;
 mod keeping;
 mod leases;
 pub mod push;
+pub mod queue;
 mod records;
 
 use std::collections::VecDeque;
@@ -26,12 +28,12 @@ use super::call_ids::CallIds;
 use super::caller::Caller;
 use super::command::{Effects, NotFound, StopTarget, WriteRefused};
 use super::error::Failure;
-use super::ids::{CheckpointId, Cursor};
+use super::ids::{CheckpointId, Cursor, RunId};
 use super::log::{Log, Ticket};
 use super::record::Record;
 use super::retention::Policy;
 use super::run::{Fence, Outcome, RunStatus};
-use super::storage::{CheckpointKind, CheckpointRow, HeldRow, Life, RunRow, SessionRow, Stored, Write};
+use super::storage::{CheckpointKind, CheckpointRow, HeldRow, Life, QueuedRow, RunRow, SessionRow, Stored, Write};
 use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
 use super::vigil::Vigil;
@@ -67,6 +69,8 @@ struct Pending {
     status: StreamStatus,
     /// The run whose place the other one took, then the other one.
     runs: Vec<RunView>,
+    /// Runs that will never start, because their messages were taken out of the queue.
+    given_up: Vec<RunId>,
 }
 
 /// One session in memory. Rebuilt from its rows at any time.
@@ -84,6 +88,8 @@ pub struct Session {
     /// Answers that came before their run waited for them.
     held: Vec<HeldRow>,
     vigil: Vigil,
+    /// The messages that wait for their answer, in order, without their JSON.
+    queue: Vec<QueuedRow>,
     log: Log,
     view: View,
     pending: VecDeque<Pending>,
@@ -96,7 +102,7 @@ impl Session {
     /// the object that is gone, unless `producer_alive` says that only the rows were read
     /// again. Then renew the run's lease at once: renewals are in no row.
     pub fn load(stored: Option<Stored>, policy: Policy, producer_alive: bool) -> Self {
-        let Some(Stored { session, run, checkpoint, truncated, last_block, calls, held }) = stored else {
+        let Some(Stored { session, run, checkpoint, truncated, last_block, calls, held, queue }) = stored else {
             return Self {
                 row: None,
                 run: None,
@@ -108,6 +114,7 @@ impl Session {
                 calls: CallIds::default(),
                 held: Vec::new(),
                 vigil: Vigil::default(),
+                queue: Vec::new(),
                 log: Log::load(Cursor::START, Cursor::START, None),
                 view: View::default(),
                 pending: VecDeque::new(),
@@ -123,7 +130,8 @@ impl Session {
         let finished = run.as_ref().filter(|run| run.end.is_some_and(|end| end > session.floor));
         let oldest = finished.and_then(|run| run.ended);
         let ended = |run: &RunRow| RunView::ended_at(run, checkpoint.as_ref());
-        let view = View::new(head, session.floor, Some(session.status), run.as_ref().map(ended));
+        let mut view = View::new(head, session.floor, Some(session.status), run.as_ref().map(ended));
+        queue.iter().for_each(|waiting| view.queues(waiting.run.clone()));
         Self {
             log: Log::load(session.floor, head, open),
             calls: CallIds::of_rows(calls, run.as_ref().map_or(0, |run| run.turn)),
@@ -136,6 +144,7 @@ impl Session {
             truncated,
             held,
             vigil: Vigil::default(),
+            queue,
             view,
             pending: VecDeque::new(),
         }
@@ -307,6 +316,12 @@ impl Session {
         }
     }
 
+    /// The run that has taken this one's place, durable or not, if a client that understands no resync cannot go on with it.
+    pub fn displaced_by(&self, run: &RunRow) -> Option<&RunRow> {
+        let next = self.run.as_ref().filter(|next| next.id != run.id)?;
+        (!RunView::of(run).is_retried_by(&RunView::of(next))).then_some(next)
+    }
+
     /// What a request to stop meets; `named` is the run that it names, if it names one.
     ///
     /// # Errors
@@ -335,6 +350,7 @@ impl Session {
             let Some(done) = self.pending.pop_front() else { break };
             self.log.confirmed(done.head);
             self.view.advance(self.log.durable(), done.bytes, done.status, done.runs);
+            done.given_up.into_iter().for_each(|run| self.view.gives_up(run));
         }
     }
 
@@ -375,6 +391,7 @@ impl Session {
                 bytes: self.log.written_bytes(),
                 status: row.status,
                 runs: ended.into_iter().chain([RunView::ended_at(run, self.checkpoint.as_ref())]).collect(),
+                given_up: Vec::new(),
             });
         }
         Effects { writes, chunks, ticket }

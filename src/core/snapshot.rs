@@ -107,7 +107,7 @@ pub fn reconnect(session: &Session, caller: &Caller, since: Option<Cursor>) -> R
         Reconnect::Beyond(head)
     } else if since < run.start {
         Reconnect::Stale
-    } else if since == head && (!run.status.is_live() || waits_for_page(run, head)) {
+    } else if since == head && (!run.status.is_live() || has_said_all(run, head)) {
         Reconnect::Nothing
     } else if can_be_told {
         whole
@@ -116,9 +116,9 @@ pub fn reconnect(session: &Session, caller: &Caller, since: Option<Cursor>) -> R
     }
 }
 
-/// Whether the run has said all it can until its page answers. A run without chunks has said nothing that a snapshot could hold.
-fn waits_for_page(run: &RunRow, head: Cursor) -> bool {
-    run.status == RunStatus::SuspendedClientTool && head > run.start
+/// Whether a paused run has said all it can: another one goes on. A run without chunks has said nothing that a snapshot could hold.
+fn has_said_all(run: &RunRow, head: Cursor) -> bool {
+    run.status.is_suspended() && head > run.start
 }
 
 /// What clients may know of the failure that ended a run: its class, and when to try again if the model API said so.

@@ -12,6 +12,9 @@ use super::storage::{CheckpointRow, RunRow};
 /// Runs whose end is kept in memory for readers that lag behind them.
 const KEPT_RUNS: usize = 16;
 
+/// Runs that will never start which are kept in memory for their readers: more than a queue can hold.
+const KEPT_GIVEN_UP: usize = 1_024;
+
 /// Why a run failed, as its clients are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -110,6 +113,13 @@ impl RunView {
     }
 }
 
+impl RunView {
+    /// Whether another run answers the same message once more.
+    pub fn is_retried_by(&self, next: &Self) -> bool {
+        next.entry == EntryKind::Retry && next.message_index == self.message_index
+    }
+}
+
 /// Everything durable that a reader needs to decide what comes next.
 #[derive(Clone, Debug, Default)]
 pub struct View {
@@ -120,6 +130,10 @@ pub struct View {
     status: Option<StreamStatus>,
     runs: VecDeque<RunView>,
     starting: Vec<RunId>,
+    /// Runs whose messages wait in the queue.
+    queued: Vec<RunId>,
+    /// The last ones whose messages were taken out of the queue.
+    given_up: VecDeque<RunId>,
 }
 
 impl View {
@@ -133,6 +147,8 @@ impl View {
             status,
             runs: run.into_iter().collect(),
             starting: Vec::new(),
+            queued: Vec::new(),
+            given_up: VecDeque::new(),
         }
     }
 
@@ -181,12 +197,17 @@ impl View {
     /// Whether the run that came after this one answers the same message once more: its reply stands in the same place.
     pub fn is_retried(&self, id: &RunId) -> bool {
         let pair = self.find(id).zip(self.successor(id));
-        pair.is_some_and(|(run, next)| next.entry == EntryKind::Retry && next.message_index == run.message_index)
+        pair.is_some_and(|(run, next)| run.is_retried_by(next))
     }
 
-    /// Whether this run has started and is not durable yet: its readers wait.
+    /// Whether this run has started and is not durable yet, or waits in the queue: its readers wait.
     pub fn awaits(&self, id: &RunId) -> bool {
-        self.starting.contains(id)
+        self.starting.contains(id) || self.queued.contains(id)
+    }
+
+    /// Whether this run will never start, because its message was taken out of the queue.
+    pub fn has_given_up(&self, id: &RunId) -> bool {
+        self.given_up.contains(id)
     }
 
     /// The last sequence that was handed to storage, durable or not. Readers wait for it.
@@ -204,7 +225,20 @@ impl View {
     }
 
     pub(super) fn starts(&mut self, id: RunId) {
+        self.queued.retain(|queued| *queued != id);
         self.starting.push(id);
+    }
+
+    pub(super) fn queues(&mut self, id: RunId) {
+        self.queued.push(id);
+    }
+
+    pub(super) fn gives_up(&mut self, id: RunId) {
+        self.queued.retain(|queued| *queued != id);
+        self.given_up.push_back(id);
+        while self.given_up.len() > KEPT_GIVEN_UP {
+            self.given_up.pop_front();
+        }
     }
 
     pub(super) fn advance(

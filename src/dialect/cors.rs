@@ -74,7 +74,7 @@ pub fn response_headers(origin: &str) -> Vec<(&'static str, String)> {
 
 /// Headers that clients are known to send; some old ones set `user-agent`, which two browsers then ask for.
 const KNOWN_HEADERS: &str = "content-type, authorization, user-agent, last-event-id, x-resume-from-sequence, \
-                             x-existing-message-id, x-helix-replay-prefix, x-helix-request-key, x-rejoin-history";
+                             x-existing-message-id, x-helix-replay-prefix, x-helix-request-key, x-rejoin-history, x-rejoin-busy";
 
 /// Headers of the answer to a preflight. The headers that the browser asks for are reflected.
 pub fn preflight_headers(origin: &str, asked: Option<&str>) -> Vec<(&'static str, String)> {

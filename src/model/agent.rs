@@ -10,6 +10,7 @@ use super::openai::settings::OpenAiSettings;
 use super::push_agent::PushSettings;
 use super::ui_route::settings::UiRouteSettings;
 use crate::core::approval::Executor;
+use crate::core::busy::{NotAWay, OnBusy, Ways};
 use crate::core::error::{Code, Failure};
 use crate::core::truth::Truth;
 
@@ -49,10 +50,12 @@ impl Reference<'_> {
 }
 
 /// What holds for an agent's chat requests, whoever answers them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// `history`: whose list says which messages stay. Default `server`.
     pub history: Truth,
+    /// `onBusy`: what a send may do that finds a reply under way. Default: what the deployment says.
+    pub on_busy: Option<Ways>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +165,7 @@ impl Agents {
 
     /// The terms of the agent of this name; the defaults when there is none.
     pub fn terms(&self, name: &str) -> Terms {
-        self.0.iter().find(|named| named.name == name).map(|named| named.terms).unwrap_or_default()
+        self.0.iter().find(|named| named.name == name).map(|named| named.terms.clone()).unwrap_or_default()
     }
 }
 
@@ -184,7 +187,19 @@ impl Terms {
                 Truth::parse(&word).ok_or_else(|| fields.error("history", format!("must be {}", Truth::WORDS)))?
             }
         };
-        Ok(Self { history })
+        let on_busy = fields.take("onBusy").map(|said| ways_of(&said).map_err(|_| fields.error("onBusy", WAYS)));
+        Ok(Self { history, on_busy: on_busy.transpose()? })
+    }
+}
+
+const WAYS: &str = "must be refuse, interrupt or queue, or a list of them";
+
+/// `onBusy`: a word, or a list of words of which the first is the default.
+fn ways_of(value: &Value) -> Result<Ways, NotAWay> {
+    let word = |value: &Value| value.as_str().ok_or(NotAWay).and_then(OnBusy::parse);
+    match value {
+        Value::Array(words) if !words.is_empty() => Ways::of(words.iter().map(word)),
+        one => Ways::of(std::iter::once(word(one))),
     }
 }
 
@@ -260,6 +275,17 @@ mod tests {
     }
 
     #[test]
+    fn says_what_a_send_may_do_that_finds_a_reply_under_way() {
+        let text = r#"{"a":{"producer":"demo"},"b":{"producer":"demo","onBusy":"queue"},
+            "c":{"producer":"openai","model":"m","onBusy":["interrupt","refuse"]}}"#;
+        let agents = Agents::parse(text).unwrap();
+        let allowed = |name| agents.terms(name).on_busy.map(|ways| ways.allowed());
+        assert_eq!(allowed("a"), None);
+        assert_eq!(allowed("b"), Some(vec![OnBusy::Queue]));
+        assert_eq!(allowed("c"), Some(vec![OnBusy::Interrupt, OnBusy::Refuse]));
+    }
+
+    #[test]
     fn names_what_the_deployment_must_have() {
         let text = r#"{"a":{"producer":"demo"},"b":{"producer":"openai","model":"m","apiKey":"KEY"},
             "c":{"producer":"ui","binding":"CHAT"},"d":{"producer":"ui","url":"https://a.test"}}"#;
@@ -306,6 +332,14 @@ mod tests {
             (
                 r#"{"x":{"producer":"demo","paceMs":-1}}"#,
                 r#"AGENTS: agent "x": paceMs must be a whole number from 0 to 60000"#,
+            ),
+            (
+                r#"{"x":{"producer":"demo","onBusy":["queue","wait"]}}"#,
+                r#"AGENTS: agent "x": onBusy must be refuse, interrupt or queue, or a list of them"#,
+            ),
+            (
+                r#"{"x":{"producer":"demo","onBusy":[]}}"#,
+                r#"AGENTS: agent "x": onBusy must be refuse, interrupt or queue, or a list of them"#,
             ),
             (r#"{"x":{"producer":"openai"}}"#, r#"AGENTS: agent "x": model is missing"#),
             (r#"{"x":{"producer":"anthropic"}}"#, r#"AGENTS: agent "x": model is missing"#),

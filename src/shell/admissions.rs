@@ -160,6 +160,13 @@ impl Host {
 
     /// Ends a pushed run that its producer does not end itself, keeping what it has said.
     pub fn bury_pushed(self: &Rc<Self>, run: &RunRow, outcome: Outcome) -> Result<(), HostError> {
+        let records = self.last_words_of_pushed(run);
+        console_log!("session {} run {}: settled without its producer", self.log_name, run.id);
+        self.finish(&run.fence(), outcome, &records)
+    }
+
+    /// What a pushed run has said that is not committed, closed and folded.
+    pub fn last_words_of_pushed(&self, run: &RunRow) -> Vec<Record> {
         let mut records = Vec::new();
         if run.end.is_some() {
             self.forget_admission();
@@ -177,8 +184,7 @@ impl Host {
             Err(error) => console_error!("session {} run {}: {error}", self.log_name, run.id),
         }
         self.forget_admission();
-        console_log!("session {} run {}: settled without its producer", self.log_name, run.id);
-        self.finish(&run.fence(), outcome, &records)
+        records
     }
 
     /// The last commit of a run that is broken off: its calls are given up, because a model refuses a conversation with an open one.

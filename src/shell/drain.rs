@@ -18,7 +18,7 @@ use crate::core::log::Batch;
 use crate::core::pace::Patience;
 use crate::core::reader::{Eviction, Next, Scope, Terminal};
 use crate::core::run::Vocabulary;
-use crate::core::storage::{Storage, StorageError};
+use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
 use crate::core::view::{Fault, RunView, View};
 use crate::dialect::helix::projector::Projector;
@@ -407,6 +407,12 @@ impl Host {
         }
         Ok(batch)
     }
+}
+
+/// What follows the Helix chunks of a run from its first one on.
+pub(super) fn projector_of_whole(run: &RunRow) -> Option<Box<Projector>> {
+    let is_helix = run.vocabulary == Vocabulary::Helix;
+    is_helix.then(|| Box::new(Projector::new(run.id.clone(), run.message_id.clone())))
 }
 
 /// What follows the Helix chunks of a run behind its opening.

@@ -26,6 +26,8 @@ pub struct Entry<'a> {
     keys: Map<String, Value>,
     /// The messages that the client holds, where its list says which ones stay.
     pub list: Option<Vec<String>>,
+    /// Ids of the messages that the client sent before the last one.
+    pub held: Vec<String>,
 }
 
 /// Who answers, and how.
@@ -46,6 +48,13 @@ pub struct Outside {
     pub own: String,
 }
 
+impl Entry<'_> {
+    /// The agent that shall answer, when there is one.
+    pub fn agent_name(&self) -> Option<&str> {
+        self.agent.as_ref().ok().map(|(name, _)| *name)
+    }
+}
+
 impl Host {
     /// Chooses the agent by `?agent=`, else by the body's `agent`, else as the last run. The query wins, because the body belongs to the app:
     /// a wrapped route may have an `agent` of its own.
@@ -60,7 +69,10 @@ impl Host {
         let truth = truth(header(request, "x-rejoin-history").as_deref(), terms.history)
             .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
         let list = if truth == Truth::Client { body.listed() } else { None };
-        Ok(Entry { request, agent, keys: body.keys, list })
+        let before = body.messages.split_last().map_or(&[][..], |(_, before)| before);
+        let ids = before.iter().filter_map(|message| message.get("id")?.as_str());
+        let held = ids.map(str::to_owned).collect();
+        Ok(Entry { request, agent, keys: body.keys, list, held })
     }
 
     /// A request that goes on with the last run, or runs it again, and brings nothing for its agent.
@@ -83,16 +95,22 @@ impl Host {
             Agent::Demo(_) | Agent::OpenAi(_) | Agent::Anthropic(_) | Agent::Push(_) => None,
         };
         let outside = match agent {
-            Agent::Push(settings) => {
-                let lease = settings.lease_ms.map_or(self.config.settings.lease, |ms| Millis::new(u64::from(ms)));
+            Agent::Push(_) => {
                 let url = request.url();
                 let own = own_address(self.config.settings.public_url.as_deref(), &url);
                 let Some(own) = own else { return Err(answer::misconfigured(&unverified())) };
-                Some(Outside { vocabulary: settings.vocabulary, lease, own: own.to_owned() })
+                self.outside(agent, own.to_owned())
             }
             _ => None,
         };
         Ok(Entered { name, forwarded, outside })
+    }
+
+    /// What is known of an agent's producer that is outside, and reaches the service at this address.
+    pub fn outside(&self, agent: &Agent, own: String) -> Option<Outside> {
+        let Agent::Push(settings) = agent else { return None };
+        let lease = settings.lease_ms.map_or(self.config.settings.lease, |ms| Millis::new(u64::from(ms)));
+        Some(Outside { vocabulary: settings.vocabulary, lease, own })
     }
 }
 

@@ -174,6 +174,8 @@ impl Host {
             abandoned: Vec::new(),
             names: Vec::new(),
             held: false,
+            instead: None,
+            queued: false,
         };
         self.start_run(&caller, launch).map(|_| ())
     }

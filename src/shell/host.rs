@@ -21,6 +21,7 @@ use super::clock::{now, sleep};
 use super::config::Config;
 use super::lease_watch::LeaseWatch;
 use super::production::{HeldRun, Production};
+use super::queue::HandedOn;
 use super::readers::Readers;
 use super::sql::ObjectConnection;
 use super::stored::KnownAttempts;
@@ -92,6 +93,8 @@ pub struct Host {
     armed: Cell<Option<UnixMillis>>,
     /// A run whose words could not be stored.
     pub unstorable: RefCell<Option<Fence>>,
+    /// What the requests of messages that wait hand on.
+    pub handed_on: RefCell<HandedOn>,
 }
 
 impl Host {
@@ -121,6 +124,7 @@ impl Host {
             held: Cell::new(false),
             armed: Cell::new(None),
             unstorable: RefCell::default(),
+            handed_on: RefCell::default(),
         })
     }
 
@@ -260,7 +264,10 @@ impl Host {
         let settled = match self.expire().await {
             Ok(()) => {
                 let settled = self.settle_or_hear().await.and_then(|()| self.note_followers());
-                settled.and_then(|()| self.stop_detached()).and_then(|()| self.retain())
+                settled
+                    .and_then(|()| self.stop_detached())
+                    .and_then(|()| self.answer_queued())
+                    .and_then(|()| self.retain())
             }
             failed => failed,
         };

@@ -6,7 +6,9 @@ use worker::console_log;
 
 use super::host::Host;
 use crate::core::counters::Counters;
+use crate::core::ids::RunId;
 use crate::core::run::Fence;
+use crate::core::storage::{RunRow, Storage};
 
 impl Host {
     /// Writes one line of JSON.
@@ -30,23 +32,31 @@ impl Host {
 
     /// The line of a run that has just ended.
     pub fn log_settled(&self, fence: &Fence) {
-        let line = self.session(|session| {
-            let run = session.run().filter(|run| run.id == fence.run)?;
-            Some(json!({
-                "event": "run_settled",
-                "session": self.log_name,
-                "run": run.id,
-                "turn": run.turn,
-                "agent": run.agent,
-                "status": run.status,
-                "code": run.error,
-                "attempts": run.attempts,
-                "chunks": run.end.map(|end| end.get().saturating_sub(run.start.get())),
-                "ms": run.ended.map(|ended| ended.since(run.started)),
-            }))
-        });
-        if let Ok(Some(line)) = line {
-            self.log(&line);
+        let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
+        if let Ok(Some(run)) = run {
+            self.log_run(&run);
         }
+    }
+
+    /// The line of a run that was interrupted by another one.
+    pub fn log_interrupted(&self, run: &RunId) {
+        if let Ok(Some(run)) = self.storage.run(run) {
+            self.log_run(&run);
+        }
+    }
+
+    fn log_run(&self, run: &RunRow) {
+        self.log(&json!({
+            "event": "run_settled",
+            "session": self.log_name,
+            "run": run.id,
+            "turn": run.turn,
+            "agent": run.agent,
+            "status": run.status,
+            "code": run.error,
+            "attempts": run.attempts,
+            "chunks": run.end.map(|end| end.get().saturating_sub(run.start.get())),
+            "ms": run.ended.map(|ended| ended.since(run.started)),
+        }));
     }
 }

@@ -47,6 +47,7 @@ impl Host {
     /// Forgets a session whose rows are gone, with its producer, its readers and its file.
     pub async fn part_with_session(self: &Rc<Self>) -> Result<(), HostError> {
         self.abandon();
+        self.forget_handed_on();
         self.throw_away();
         self.part_with_readers();
         self.erase().await

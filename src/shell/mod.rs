@@ -4,6 +4,7 @@
 //! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call, a file a kind.
 //! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it;
 //!   [`settling`]: how it ends. [`stored`]: its chunks, read from the rows.
+//! * [`queue`]: the messages that wait for their answer.
 //! * [`admissions`]: what is known of the run that a producer outside writes.
 //! * [`readers`]: open responses; [`drain`] feeds them, [`watch`] looks after them, [`body`] is the stream. [`journal`]: log lines and counters.
 //! * [`holding`]: answers that come while their run still writes.
@@ -31,6 +32,7 @@ mod lease_watch;
 mod object;
 mod producers;
 mod production;
+mod queue;
 mod readers;
 mod request;
 mod seams;

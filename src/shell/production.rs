@@ -15,7 +15,9 @@ use crate::core::batch::{Batcher, Flush};
 use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Entry, Keyed, Opening, RewindCause, Start, StartRefused, Started, WriteRefused};
+use crate::core::command::{
+    Displacement, Entry, Keyed, LastWords, Opening, RewindCause, Start, StartRefused, Started, WriteRefused,
+};
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, RunId};
 use crate::core::record::Record;
@@ -97,6 +99,10 @@ pub struct Launch<'a> {
     pub names: Vec<CallName>,
     /// The run waits for a test's word before its first chunk.
     pub held: bool,
+    /// What becomes of a run that is live, when it says its last words first.
+    pub instead: Option<Displacement>,
+    /// Whether its message is the first in the queue.
+    pub queued: bool,
 }
 
 /// A run whose first chunk a test holds back.
@@ -131,6 +137,8 @@ impl Host {
             abandoned,
             names,
             held,
+            instead,
+            queued,
         } = launch;
         let answers = continued.as_ref().map(|continued| continued.answers.clone()).unwrap_or_default();
         let made: RefCell<Option<(RunWriter, Vec<Record>)>> = RefCell::new(None);
@@ -158,16 +166,32 @@ impl Host {
             state,
             opening: &opening,
         };
-        let Started { effects, fence, superseded, .. } =
-            self.session(|session| session.start(start)).map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
+        let before = self.session(|session| session.run().map(|run| run.id.clone())).map_err(NotStarted::Host)?;
+        let interrupted = before.filter(|_| instead == Some(Displacement::Interrupted));
+        let begun = match instead {
+            Some(displacement) => self.start_instead(displacement, start)?,
+            None if queued => self.session(|session| session.start_queued(start)).map_err(NotStarted::Host)?,
+            None => self.session(|session| session.start(start)).map_err(NotStarted::Host)?,
+        };
+        let Started { effects, fence, superseded, .. } = begun.map_err(NotStarted::Refused)?;
         self.arm_next();
-        self.persist(effects).map_err(NotStarted::Host)?;
+        if let Err(error) = self.persist(effects) {
+            if instead.is_some() {
+                // The live run's producer has said its last words, which are in no row.
+                self.abandon();
+                self.settle_or_come_back();
+            }
+            return Err(NotStarted::Host(error));
+        }
         // Of the run that was taken over nothing is written any more, and its model call ends. Not before its successor is stored: if that
         // fails, the run goes on.
         self.abandon();
         self.forget_admission();
         if let Some(superseded) = superseded {
             console_log!("session {} run {}: superseded by {}", self.log_name, superseded, fence.run);
+        }
+        if let Some(interrupted) = interrupted {
+            self.log_interrupted(&interrupted);
         }
         let run = self.session(|session| session.run().cloned()).map_err(NotStarted::Host)?;
         let run = run.ok_or(NotStarted::Host(HostError::Busy))?;
@@ -188,6 +212,26 @@ impl Host {
             }
         }
         Ok(run)
+    }
+
+    /// Starts a run in the place of the live one, whose last words are kept.
+    fn start_instead(
+        self: &Rc<Self>,
+        displacement: Displacement,
+        start: Start<'_>,
+    ) -> Result<Result<Started, StartRefused>, NotStarted> {
+        let live = self.session(|session| session.run().filter(|run| run.status.is_live()).cloned());
+        let Some(run) = live.map_err(NotStarted::Host)? else {
+            return self.session(|session| session.start(start)).map_err(NotStarted::Host);
+        };
+        let fence = run.fence();
+        let may = self.session(|session| {
+            session.may_start_instead(&LastWords { fence: &fence, records: &[], displacement }, &start)
+        });
+        may.map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
+        let records = self.last_words(&run).map_err(NotStarted::Host)?;
+        let last = LastWords { fence: &fence, records: &records, displacement };
+        self.session(|session| session.start_instead(&last, start)).map_err(NotStarted::Host)
     }
 
     /// Gives a run a producer in this object. The answer is what tells that producer to stop.

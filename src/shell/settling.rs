@@ -226,7 +226,7 @@ impl Host {
                 self.persist(effects)?;
                 self.log_settled(fence);
                 self.arm_next();
-                Ok(())
+                self.answer_queued()
             }
             Err(WriteRefused::NoRoom { .. }) => self.bury(fence, Outcome::Failed(Code::StateSessionFull)),
             Err(refused) => {
@@ -234,6 +234,25 @@ impl Host {
                 Ok(())
             }
         }
+    }
+
+    /// What a live run leaves behind that another one is about to take the place of.
+    pub(super) fn last_words(self: &Rc<Self>, run: &RunRow) -> Result<Vec<Record>, HostError> {
+        let fence = run.fence();
+        let Some(mut production) = self.take_production(&fence) else {
+            return match run.push {
+                Some(_) => Ok(self.last_words_of_pushed(run)),
+                None => Ok(self.writer_of(run)?.stop()),
+            };
+        };
+        let mut records = production.batcher.take(now());
+        records.extend(self.keep_answers(&fence, &mut production.writer));
+        records.extend(production.writer.stop());
+        // Back in its place: its request ends once the run's successor is stored.
+        if let Ok(mut slot) = self.production.try_borrow_mut() {
+            *slot = Some(production);
+        }
+        Ok(records)
     }
 
     /// Ends a run that has no producer in this object, from its last commit and the chunks behind it.

@@ -33,26 +33,34 @@ impl Session {
     /// # Errors
     /// [`StartRefused`].
     pub fn may_start(&self, caller: &Caller, entry: &Entry) -> Result<(), StartRefused> {
-        if let Some(row) = &self.row {
-            self.authorise(caller)?;
-            if let Some(id) = entry.inputs().map(|input| &input.id).find(|id| id.is_for_replies(&row.salt)) {
-                return Err(StartRefused::IdTaken(id.clone()));
-            }
+        self.may_bring(caller, entry)?;
+        self.fits(entry, self.run.as_ref().map(|run| run.status))
+    }
+
+    /// Whether the session is the caller's, and the messages have ids of their own.
+    pub(super) fn may_bring(&self, caller: &Caller, entry: &Entry) -> Result<(), StartRefused> {
+        let Some(row) = &self.row else { return Ok(()) };
+        self.authorise(caller)?;
+        match entry.inputs().map(|input| &input.id).find(|id| id.is_for_replies(&row.salt)) {
+            Some(id) => Err(StartRefused::IdTaken(id.clone())),
+            None => Ok(()),
         }
-        let status = self.run.as_ref().map(|run| run.status);
+    }
+
+    /// Whether such a run may start behind a last run that stands so.
+    pub(super) fn fits(&self, entry: &Entry, status: Option<RunStatus>) -> Result<(), StartRefused> {
         let asks = status == Some(RunStatus::SuspendedClientTool);
         let suspended = status.is_some_and(RunStatus::is_suspended);
+        let busy = |run: &RunRow| Err(StartRefused::AlreadyRunning(run.id.clone()));
         let fits = match (entry, &self.run) {
-            (Entry::Send { .. }, Some(run)) if run.status.is_busy() => {
-                return Err(StartRefused::AlreadyRunning(run.id.clone()));
-            }
+            (Entry::Send { .. }, Some(run)) if status.is_some_and(RunStatus::is_busy) => return busy(run),
             (Entry::Send { abandoned, .. }, _) => abandoned.is_some() == asks,
             (Entry::Results { .. }, _) => suspended,
-            (Entry::Push { supersede: false, .. }, Some(run)) if run.status.is_live() => {
-                return Err(StartRefused::AlreadyRunning(run.id.clone()));
+            (Entry::Push { supersede: false, .. }, Some(run)) if status.is_some_and(RunStatus::is_live) => {
+                return busy(run);
             }
-            (Entry::Push { abandoned, .. }, Some(run)) if run.status.is_live() => abandoned.is_some() || !suspended,
-            (Entry::Push { abandoned, .. }, _) => abandoned.is_none(),
+            // What a running run gives up stands in its last words.
+            (Entry::Push { abandoned, .. }, _) => abandoned.is_some() == suspended,
             // A message whose calls still wait cannot stay while its run goes.
             (Entry::Rewind { keep, .. }, Some(run)) if suspended && *keep > run.message_index => false,
             (Entry::Rewind { keep, .. }, _) => self.row.is_some() && *keep <= self.message_count(),

@@ -49,7 +49,8 @@ impl Session {
     /// for its lease first, and [`Session::retain`] learns the rest when it rings.
     pub fn alarm(&self, now: UnixMillis) -> Option<UnixMillis> {
         let retention = self.oldest.map(|ended| ended.after(self.policy.retention));
-        [self.watch(now), self.detached_until(), retention, self.expiry()].into_iter().flatten().min()
+        let queued = self.next_queued().map(|_| now);
+        [self.watch(now), self.detached_until(), retention, self.expiry(), queued].into_iter().flatten().min()
     }
 
     /// The alarms of a running run: its first lease, then every keep-alive. One that waits has an alarm only while its answers are not
@@ -57,7 +58,8 @@ impl Session {
     fn watch(&self, now: UnixMillis) -> Option<UnixMillis> {
         let run = self.run.as_ref().filter(|run| run.status.is_live())?;
         if run.status != RunStatus::Running {
-            return (!self.held.is_empty()).then(|| now.after(keep_alive(self.policy.lease)));
+            let asks = run.status == RunStatus::SuspendedClientTool;
+            return (asks && !self.held.is_empty()).then(|| now.after(keep_alive(self.policy.lease)));
         }
         if let Some(push) = &run.push {
             // An object that nobody talks to leaves memory, and with it what it knows of the silence.
@@ -77,6 +79,7 @@ impl Session {
             Some(run) if run.status.is_live() => run.started.max(run.lease_until),
             Some(run) => run.started.max(run.ended.unwrap_or(run.started)),
         };
-        self.policy.ttl.map(|ttl| active.after(ttl))
+        let queued = self.queue.last().map_or(active, |last| last.queued);
+        self.policy.ttl.map(|ttl| active.max(queued).after(ttl))
     }
 }

@@ -33,8 +33,10 @@ impl Session {
     /// be believed.
     pub fn due(&self, now: UnixMillis) -> Option<Due> {
         let run = self.run.as_ref().filter(|run| run.status.is_live())?;
-        if run.status == RunStatus::SuspendedClientTool {
-            return (!self.held.is_empty()).then(|| Due::Answered(run.fence()));
+        if run.status.is_suspended() {
+            // One that waits for its own producer is no client's to answer.
+            let answered = run.status == RunStatus::SuspendedClientTool && !self.held.is_empty();
+            return answered.then(|| Due::Answered(run.fence()));
         }
         if self.orphaned {
             Some(Due::Orphaned(run.fence()))

@@ -3,12 +3,22 @@
 use super::entries::Wish;
 use super::outside::Word;
 use super::world::World;
+use crate::core::command::Displacement;
 use crate::core::run::Outcome;
 
 #[derive(Clone, Debug)]
 pub enum Act {
     /// What is wanted, the request's key, how many chunks the run begins with, and the lease of a producer outside.
     Start(Wish, Option<u8>, usize, Option<u64>),
+    /// What is wanted in the place of a live run, how many chunks its run begins with, the live run's fence, and what becomes of that.
+    Instead(Wish, usize, usize, Displacement),
+    /// A message joins the queue, or takes the place of one that waits.
+    Enqueue(Option<usize>),
+    /// The next message is answered.
+    GoOn,
+    ClearQueue,
+    /// A response that waits for a message's run.
+    OpenQueued(usize),
     /// The run of a fence is claimed again.
     Claim(usize),
     /// A fence, at which offset from the expected number, what the script says after its end, and the end.
@@ -46,6 +56,11 @@ pub enum Act {
 pub fn perform(world: &mut World, act: Act) {
     match act {
         Act::Start(wish, key, opening, push) => world.start(&wish, key, opening, push),
+        Act::Instead(wish, opening, fence, displacement) => world.start_instead(&wish, opening, fence, displacement),
+        Act::Enqueue(replaced) => world.enqueue(replaced),
+        Act::GoOn => drop(world.go_on()),
+        Act::ClearQueue => world.clear_queue(),
+        Act::OpenQueued(which) => world.open_queued(which),
         Act::Claim(fence) => world.claim(fence),
         Act::Send(fence, offset, words, outcome) => {
             if let Some(fence) = world.fence(fence) {

@@ -38,6 +38,7 @@ impl World {
         self.check_reload(facts);
         self.check_reconnects(facts);
         self.check_producers_outside(facts);
+        self.check_queue();
         self.check_what_is_shown();
         self.check_what_is_kept(facts);
     }
@@ -136,7 +137,7 @@ impl World {
         let is_whole = |told: &Reconnect| matches!(told, Reconnect::Whole(row) if row.id == run.id);
         match run.status {
             RunStatus::Running => assert!(is_whole(&asked(facts.cursor())), "what it says next is told"),
-            RunStatus::SuspendedClientTool => {
+            status if status.is_suspended() => {
                 let lacks = facts.cursor() < head || run.start == head;
                 assert_eq!(is_whole(&asked(facts.cursor())), lacks, "what it waits with is told once");
             }
@@ -163,7 +164,7 @@ impl World {
         let (session, again) = (&self.session, Session::load(self.storage.load().unwrap(), POLICY, true));
         self.same_run(&again);
         assert_eq!(again.checkpoint(), session.checkpoint());
-        assert_eq!(again.truncated(), session.truncated());
+        assert_eq!((again.truncated(), again.queue()), (session.truncated(), session.queue()));
         assert_eq!(again.authorise(&self.caller), session.authorise(&self.caller));
         assert_eq!((again.log().head(), again.log().floor()), (session.log().head(), session.log().floor()));
         assert_eq!(again.view().status(), facts.stream);

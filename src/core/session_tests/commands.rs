@@ -66,6 +66,7 @@ fn a_full_log_refuses_and_changes_nothing() {
         last_block: Some((block, 10)),
         calls: Vec::new(),
         held: Vec::new(),
+        queue: Vec::new(),
     };
     let mut session = Session::load(Some(stored), POLICY, false);
     session.retain(NOW, &Kept { bytes: 10, runs: Vec::new() }, 0);

@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 
-use super::model::{Beginning, quoted};
-use super::producers::chunk;
+use super::model::{Beginning, Deed, Item, quoted};
+use super::producers::{chunk, records_of};
 use super::world::{LEASE, World, checkpoint_id, fence_of, place};
-use crate::core::command::{Abandoned, Entry, Input, Keyed, RewindCause, Rewound, Start};
+use crate::core::command::{
+    Abandoned, Displacement, Entry, Input, Keyed, LastWords, RewindCause, Rewound, Start, StartRefused, WriteRefused,
+};
 use crate::core::ids::{Cursor, MessageId, RequestKey, RunId};
 use crate::core::record::Record;
-use crate::core::run::{EntryKind, Vocabulary};
+use crate::core::run::{EntryKind, Fence, Outcome, Vocabulary};
 use crate::core::storage::{Storage, Write};
 use crate::core::time::Millis;
 
@@ -20,6 +22,13 @@ pub enum Wish {
         apt: bool,
     },
     Results,
+    /// The first message that waits, in its run.
+    Queued {
+        place: u32,
+        message: String,
+        json: String,
+        run: RunId,
+    },
     /// A producer outside brings messages, and may know what is live.
     Push {
         inputs: usize,
@@ -67,6 +76,10 @@ impl World {
                 let inputs = (0..inputs).map(|at| (self.input(), role(at).to_owned())).collect();
                 return Some(Entry::Push { inputs, supersede, abandoned });
             }
+            Wish::Queued { ref message, ref json, .. } => {
+                let input = Input { id: MessageId::new(&**message), json: json.clone() };
+                return Some(Entry::Send { input, abandoned: None });
+            }
             Wish::Results => return Some(Entry::Results { message: self.rewritten() }),
             Wish::Rewind { keep, input } => (u32::try_from(keep % (facts.messages.len() + 2)).unwrap(), input),
             Wish::GoBack { point, input } => {
@@ -82,15 +95,57 @@ impl World {
 
     /// `push` is the lease of a producer outside, in ms.
     pub fn start(&mut self, wish: &Wish, key: Option<u8>, opening: usize, push: Option<u64>) {
+        self.start_with(wish, key, opening, push, None);
+    }
+
+    /// The same in the place of a run that says its last words: the newest, or an older one.
+    pub fn start_instead(&mut self, wish: &Wish, opening: usize, fence: usize, displacement: Displacement) {
+        let Some(fence) = self.fence(fence) else { return };
+        let items = match self.last_items() {
+            none if none.is_empty() => vec![Item::Chunk(self.fresh(0)), Item::Commit],
+            items => items,
+        };
+        self.start_with(wish, None, opening, None, Some((fence, displacement, items)));
+    }
+
+    fn start_with(
+        &mut self,
+        wish: &Wish,
+        key: Option<u8>,
+        opening: usize,
+        push: Option<u64>,
+        last: Option<(Fence, Displacement, Vec<Item>)>,
+    ) {
         let Some(entry) = self.entry(wish) else { return };
-        let id = RunId::new(format!("r{}", self.fresh(0)));
+        let queued = if let Wish::Queued { place, run, .. } = wish { Some((*place, run.clone())) } else { None };
+        let id = queued.clone().map_or_else(|| RunId::new(format!("r{}", self.fresh(0))), |(_, run)| run);
         let key = key.map(|key| (format!("k{key}"), self.fresh(0)));
         let opening: Vec<_> = (0..opening).map(|_| self.fresh(0)).collect();
         let push = push.map(Millis::new);
         let state = push.filter(|_| opening.len() != 1).map(|_| quoted(&self.fresh(0)));
         let (before, mut facts) = (self.state(), self.model.latest().clone());
+        let (head, live) = (facts.chunks.len(), facts.live().cloned());
         let told = RefCell::new(None);
-        let started = self.session.start(Start {
+        let mut refusal = None;
+        let last = last.map(|(fence, displacement, items)| {
+            let deed = match displacement {
+                Displacement::Interrupted => Deed::Finish(Outcome::Interrupted),
+                Displacement::Superseded => Deed::LastWords,
+            };
+            let fits = match displacement {
+                Displacement::Interrupted => matches!(entry, Entry::Send { .. }),
+                Displacement::Superseded => matches!(entry, Entry::Push { .. }),
+            };
+            refusal = if fits { facts.refusal(&fence, &deed) } else { Some(WriteRefused::Ended) };
+            let mut committed = None;
+            if refusal.is_none() {
+                facts.write(&items, &deed, self.now, self.lease_until);
+                let reply = facts.runs.last().unwrap().reply;
+                committed = facts.messages.get(reply).map(|message| message.json.clone());
+            }
+            (fence, displacement, records_of(&items, &facts, committed.as_deref()))
+        });
+        let start = Start {
             now: self.now,
             caller: &self.caller,
             run: id.clone(),
@@ -106,35 +161,48 @@ impl World {
                 told.replace(Some((of.run.clone(), of.message_id.clone(), of.rewound.cloned())));
                 opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect()
             },
-        });
-        if let Some(refusal) = facts.start_refusal(&entry) {
+        };
+        let started = match &last {
+            None if queued.is_some() => self.session.start_queued(start),
+            None => self.session.start(start),
+            Some((fence, displacement, records)) => {
+                self.session.start_instead(&LastWords { fence, records, displacement: *displacement }, start)
+            }
+        };
+        if let Some(refusal) = refusal.map(|_| StartRefused::Conflict).or_else(|| facts.start_refusal(&entry)) {
             assert_eq!(started.unwrap_err(), refusal);
             assert_eq!((self.state(), told.into_inner()), (before, None), "a refused start changes nothing");
             return;
         }
         let started = started.unwrap();
-        let (head, live, lease) = (facts.chunks.len(), facts.live().cloned(), self.now.after(push.unwrap_or(LEASE)));
-        let before = self.lease_until;
+        let lease = self.now.after(push.unwrap_or(LEASE));
+        let (before, begin) = (self.lease_until, facts.chunks.len());
         let beginning = Beginning { id, key, opening, now: self.now, lease, before, push, state };
         facts.start(beginning, &entry);
+        if let Some((place, _)) = queued {
+            facts.queue.retain(|waiting| waiting.place != place);
+        }
 
         let run = facts.runs.last().unwrap();
         let message = MessageId::new(run.message.clone());
-        let superseded = live.filter(|_| run.kind != EntryKind::ToolResult).map(|live| live.id);
+        let interrupts = matches!(last, Some((_, Displacement::Interrupted, _)));
+        let superseded = live.filter(|_| run.kind != EntryKind::ToolResult && !interrupts).map(|live| live.id);
         assert_eq!((&started.fence, &started.message_id), (&fence_of(run), &message));
-        assert_eq!((place(started.start), &started.superseded), (head, &superseded));
+        assert_eq!((place(started.start), &started.superseded), (begin, &superseded));
         let rewound = match entry {
             Entry::Rewind { keep, cause, .. } => Some(Rewound {
                 checkpoint: checkpoint_id(facts.truncated().unwrap()),
                 message_count: keep,
-                from: Cursor::new(head as u64).unwrap(),
+                from: Cursor::new(begin as u64).unwrap(),
                 cause,
             }),
             Entry::Send { .. } | Entry::Results { .. } | Entry::Push { .. } => None,
         };
         assert_eq!(told.into_inner(), Some((run.id.clone(), message, rewound)));
-        assert!(matches!(started.effects.writes.first(), Some(Write::Session(_))), "the session's row comes first");
-        assert_eq!(started.effects.chunks, run.opening as u64);
+        if last.is_none() {
+            assert!(matches!(started.effects.writes.first(), Some(Write::Session(_))), "the session's row comes first");
+        }
+        assert_eq!(started.effects.chunks, (facts.chunks.len() - head) as u64);
 
         if push.is_some() {
             self.scripts.insert(started.fence.run.clone(), Vec::new());

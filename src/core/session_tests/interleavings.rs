@@ -12,6 +12,7 @@ use super::acts::{Act, perform};
 use super::entries::Wish;
 use super::outside::Word;
 use super::world::World;
+use crate::core::command::Displacement;
 use crate::core::error::Code;
 use crate::core::run::{Outcome, OwnPause};
 
@@ -75,6 +76,18 @@ fn start(push: BoxedStrategy<Option<u64>>) -> impl Strategy<Value = Act> {
         .prop_map(|(wish, key, opening, push)| Act::Start(wish, key, opening, push))
 }
 
+/// Mostly an interrupt by a send, or a producer that supersedes; of the run that holds the session.
+fn instead() -> impl Strategy<Value = Act> {
+    let sends = prop::bool::weighted(0.9).prop_map(|apt| (Wish::Send { apt }, Displacement::Interrupted));
+    let pushes = (0_usize..3, prop::bool::weighted(0.8))
+        .prop_map(|(inputs, apt)| (Wish::Push { inputs, supersede: true, apt }, Displacement::Superseded));
+    let any = (wish(), any::<bool>())
+        .prop_map(|(wish, stops)| (wish, if stops { Displacement::Interrupted } else { Displacement::Superseded }));
+    let fence = prop_oneof![5 => Just(0), 1 => 1_usize..4];
+    (prop_oneof![4 => sends, 2 => pushes, 1 => any], 0_usize..3, fence)
+        .prop_map(|((wish, displacement), opening, fence)| Act::Instead(wish, opening, fence, displacement))
+}
+
 fn words() -> impl Strategy<Value = Vec<Word>> {
     let padding = prop_oneof![20 => 0_usize..9, 1 => 4_000_usize..20_000, 1 => Just(50_000)];
     let word = prop_oneof![
@@ -98,6 +111,7 @@ fn send(words: impl Strategy<Value = Vec<Word>>) -> impl Strategy<Value = Act> {
 fn act_outside() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => start(prop::option::weighted(0.9, 4_000_u64..50_000).boxed()),
+        2 => instead(),
         5 => prop_oneof![3 => Just(0_usize), 1 => 1_usize..4].prop_map(Act::Claim),
         16 => send(words()),
         2 => Just(Act::SendAll),
@@ -125,6 +139,11 @@ fn act() -> impl Strategy<Value = Act> {
     let fence = || prop_oneof![5 => Just(0), 1 => 1_usize..8];
     prop_oneof![
         9 => start(prop::option::weighted(0.3, 4_000_u64..50_000).boxed()),
+        3 => instead(),
+        4 => prop::option::weighted(0.2, 0_usize..3).prop_map(Act::Enqueue),
+        4 => Just(Act::GoOn),
+        1 => Just(Act::ClearQueue),
+        2 => (0_usize..3).prop_map(Act::OpenQueued),
         2 => fence().prop_map(Act::Claim),
         3 => send(words()),
         16 => (fence(), items()).prop_map(|(fence, items)| Act::Write(fence, items, None)),

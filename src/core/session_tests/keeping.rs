@@ -14,7 +14,9 @@ fn end_of_retention(facts: &Facts) -> Option<UnixMillis> {
 }
 
 fn expiry(facts: &Facts) -> Option<UnixMillis> {
-    POLICY.ttl.and_then(|ttl| facts.idle_since().map(|since| since.after(ttl)))
+    let since = facts.idle_since()?;
+    let queued = facts.queue.last().map_or(since, |last| last.queued);
+    POLICY.ttl.map(|ttl| since.max(queued).after(ttl))
 }
 
 impl World {
@@ -65,6 +67,7 @@ impl World {
         let Some(alarm) = self.session.alarm(self.now) else { return };
         self.now = self.now.max(alarm);
         self.settle();
+        self.go_on();
         if self.session.retains(self.now) {
             self.retain(0);
         }
@@ -112,7 +115,8 @@ impl World {
         assert!(kept_alive.or(lease).is_none_or(|latest| alarm <= Some(latest)));
         // A memory that was loaded learns of older runs when it retains for the first time.
         if let Some(size) = self.session.log().size() {
-            let planned = [end_of_retention(facts), expiry(facts), lease].into_iter().flatten().min();
+            let queued = (facts.live().is_none() && !facts.queue.is_empty()).then_some(now);
+            let planned = [end_of_retention(facts), expiry(facts), lease, queued].into_iter().flatten().min();
             match kept_alive {
                 None => assert_eq!(alarm, planned),
                 Some(_) => {

@@ -3,6 +3,7 @@
 //! * `model`: what a session is, in the plainest words: lists of facts.
 //! * `world`: one session with its storage and confirmations; `entries`, `producers`, `outside`, `keeping` and `readers` are what happens to
 //!   it. Every step is checked against the model, by `checks` and on the spot. `pushed` is the model of producers outside.
+//! * `queue`: the messages that wait, with literal examples.
 //! * `acts`: what can happen, as data; `interleavings`: random scripts of it.
 //! * `commands`, `suspensions`, `holding`, `numbers`, `retention`, `snapshots`, `rows`: literal examples, which begin with `examples`.
 //!   `silences`: who is heard by a process that was frozen, or whose clock was set. `lives`: deaths of objects, and runs that nobody
@@ -22,6 +23,7 @@ mod numbers;
 mod outside;
 mod producers;
 mod pushed;
+mod queue;
 mod readers;
 mod retention;
 mod rows;

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::pushed::Outside;
+use super::queue::Waiting;
 use crate::core::command::{Entry, StartRefused, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::RunId;
@@ -25,6 +26,8 @@ pub enum Deed {
     /// The message begins with this text from now on.
     Answer(String),
     Finish(Outcome),
+    /// What is left behind by a run whose place is taken.
+    LastWords,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +90,7 @@ pub struct Facts {
     /// How many of the chunks retention has removed.
     pub floor: usize,
     pub state: Option<String>,
+    pub queue: Vec<Waiting>,
     births: u64,
 }
 
@@ -268,7 +272,7 @@ impl Facts {
         for item in items {
             match item {
                 Item::Chunk(text) => self.chunks.push((self.runs.last().unwrap().id.clone(), text.clone())),
-                Item::Commit if own && matches!(deed, Deed::Finish(_)) => {}
+                Item::Commit if own && matches!(deed, Deed::Finish(_) | Deed::LastWords) => {}
                 Item::Commit => committed = Some((self.chunks.len(), self.reply())),
             }
         }
@@ -331,8 +335,7 @@ impl Facts {
             Entry::Push { supersede: false, .. } if self.live().is_some() => {
                 return self.live().map(|run| StartRefused::AlreadyRunning(run.id.clone()));
             }
-            Entry::Push { abandoned, .. } if self.live().is_some() => abandoned.is_some() || self.suspended().is_none(),
-            Entry::Push { abandoned, .. } => abandoned.is_none(),
+            Entry::Push { abandoned, .. } => abandoned.is_some() == self.suspended().is_some(),
             Entry::Rewind { keep, .. } => {
                 let waits = self.suspended().is_some_and(|run| *keep as usize > run.reply);
                 self.exists && *keep as usize <= self.messages.len() && !waits
@@ -353,7 +356,7 @@ impl Facts {
                 run.status == RunStatus::Running
             }
             Deed::Answer(_) => run.status == RunStatus::SuspendedClientTool,
-            Deed::Finish(_) => run.status.is_live(),
+            Deed::Finish(_) | Deed::LastWords => run.status.is_live(),
         };
         (!fits).then_some(WriteRefused::Ended)
     }

@@ -1,6 +1,6 @@
 //! The world's producers, and who answers or stops them: every write is accepted or refused as the model says.
 
-use super::model::{Deed, Item};
+use super::model::{Deed, Facts, Item};
 use super::outside::Word;
 use super::world::{LEASE, World, fence_of, lease_of};
 use crate::core::chunk::Chunk;
@@ -52,23 +52,12 @@ impl World {
             facts.write(items, deed, self.now, self.lease_until);
             facts.messages.get(facts.runs.last().unwrap().reply).map(|message| message.json.clone())
         });
-        let last = items.iter().rposition(|item| matches!(item, Item::Commit));
-        let record = |(at, item): (usize, &Item)| match item {
-            Item::Chunk(text) => {
-                let attempt = Some((AttemptId::new(format!("a{}", facts.points.len())), 1));
-                Record::Chunk { chunk: chunk(text), attempt }
-            }
-            Item::Commit => {
-                let json = committed.as_ref().filter(|_| Some(at) == last).and_then(Option::as_deref);
-                let message = serde_json::from_str(json.unwrap_or("\"never seen\"")).unwrap();
-                Record::Commit(Commit { message, step_count: 1, state: None })
-            }
-        };
-        let records: Vec<_> = items.iter().enumerate().map(record).collect();
+        let records = records_of(items, &facts, committed.as_ref().and_then(Option::as_deref));
         let effects = match deed {
             Deed::Append => self.session.append(fence, &records),
             Deed::Answer(_) => self.session.answer(fence, &records),
             Deed::Finish(outcome) => self.session.finish(self.now, fence, *outcome, &records),
+            Deed::LastWords => unreachable!("said by whoever takes the place"),
         };
         if let Err(WriteRefused::NoRoom { wanted }) = effects {
             assert_eq!((self.state(), refusal), (before, None), "a write that finds no room changes nothing");
@@ -145,7 +134,7 @@ impl World {
     }
 
     /// What the object adds to the end of a pushed run that its producer does not end itself.
-    fn last_items(&mut self) -> Vec<Item> {
+    pub(super) fn last_items(&mut self) -> Vec<Item> {
         if self.model.latest().running().is_none_or(|run| run.push.is_none()) {
             return Vec::new();
         }
@@ -158,4 +147,20 @@ impl World {
             self.write_items(&fence, &items, &Deed::Finish(Outcome::Failed(Code::ProducerLost)));
         }
     }
+}
+
+/// Items as a producer hands them over; `committed` is what its last commit makes of the message.
+pub(super) fn records_of(items: &[Item], facts: &Facts, committed: Option<&str>) -> Vec<Record> {
+    let last = items.iter().rposition(|item| matches!(item, Item::Commit));
+    let record = |(at, item): (usize, &Item)| match item {
+        Item::Chunk(text) => {
+            let attempt = Some((AttemptId::new(format!("a{}", facts.points.len())), 1));
+            Record::Chunk { chunk: chunk(text), attempt }
+        }
+        Item::Commit => {
+            let json = committed.filter(|_| Some(at) == last).unwrap_or("\"never seen\"");
+            Record::Commit(Commit { message: serde_json::from_str(json).unwrap(), step_count: 1, state: None })
+        }
+    };
+    items.iter().enumerate().map(record).collect()
 }

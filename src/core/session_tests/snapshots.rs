@@ -137,6 +137,7 @@ fn stored(run: Option<RunStatus>, stream: StreamStatus) -> Session {
         last_block: None,
         calls: Vec::new(),
         held: Vec::new(),
+        queue: Vec::new(),
     };
     Session::load(Some(stored), POLICY, true)
 }
@@ -187,6 +188,7 @@ fn state_and_the_latest_rewind_are_told() {
         last_block: None,
         calls: Vec::new(),
         held: Vec::new(),
+        queue: Vec::new(),
     };
     let session = Session::load(Some(stored), POLICY, false);
     let body = snapshot::read(&session, &me(), "s1").unwrap().with_messages(&[], false).unwrap();

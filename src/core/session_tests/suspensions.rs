@@ -266,11 +266,11 @@ fn a_run_that_waits_for_its_own_producer_is_a_live_one_that_nobody_answers() {
         assert_eq!(session.answer(&fence, &[commit("\"answered\"", 1)]), Err(WriteRefused::Ended));
         assert_eq!(session.append(&fence, &[chunk("late")]), Err(WriteRefused::Ended));
         // Its producer goes on with it, and a stop ends it.
-        let results = Entry::Results { message: "\"call\"".into() };
+        let results = Entry::Results { message: Some("\"call\"".into()) };
         assert_eq!(session.may_start(&me(), &results), Ok(()));
-        let push = |abandoned: Option<String>| Entry::Push { inputs: Vec::new(), supersede: true, abandoned };
+        let push = |abandoned: Option<Abandoned>| Entry::Push { inputs: Vec::new(), supersede: true, abandoned };
         assert_eq!(session.may_start(&me(), &push(None)), Err(StartRefused::Conflict), "its calls are given up");
-        assert_eq!(session.may_start(&me(), &push(Some("\"given up\"".into()))), Ok(()));
+        assert_eq!(session.may_start(&me(), &push(Some(Abandoned { message: Some("\"given up\"".into()) }))), Ok(()));
         session.finish(NOW, &fence, Outcome::Interrupted, &[]).unwrap();
         assert_eq!(session.run().map(|run| run.status), Some(RunStatus::Interrupted));
     }

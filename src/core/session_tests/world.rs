@@ -107,6 +107,13 @@ impl World {
         self.transact(&effects.writes, facts, Some(effects.ticket))
     }
 
+    /// As [`World::apply`], for a write that says nothing of the run's producer.
+    pub(super) fn apply_keeping_orphan(&mut self, effects: &Effects, facts: Facts) {
+        let orphaned = self.orphaned;
+        self.apply(effects, facts);
+        self.orphaned = orphaned && self.holder().is_some();
+    }
+
     pub(super) fn transact(&mut self, writes: &[Write], facts: Facts, ticket: Option<Ticket>) -> bool {
         let applied = self.storage.apply(writes);
         // The double tells by its fault whether a failed write was kept; a real storage is asked by reading the rows.
@@ -216,6 +223,17 @@ impl World {
             self.check();
         }
         assert_eq!(self.session.due(self.now), None);
+        // Every message that waits is answered, whatever becomes of the answer. One that waits behind a suspended run waits on.
+        while self.go_on() {
+            self.check();
+            self.now = self.now.max(self.lease_until);
+            self.settle();
+            self.check();
+        }
+        // Clearing may fail once, too.
+        while !self.model.latest().queue.is_empty() {
+            self.clear_queue();
+        }
         self.sync();
         while !self.confirmations.is_empty() {
             self.confirm(0);

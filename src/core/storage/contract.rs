@@ -27,6 +27,8 @@ pub enum Operation {
     MessageAt(u32),
     /// [`Storage::places`].
     Places(u32),
+    /// [`Storage::queued`].
+    Queued(u32),
     /// [`Storage::run`].
     Run(RunId),
     /// [`Storage::run_at`].
@@ -57,6 +59,7 @@ pub fn perform(storage: &dyn Storage, operation: &Operation) -> Value {
         Operation::Message(id, count) => outcome(storage.message(id, *count)),
         Operation::MessageAt(index) => outcome(storage.message_at(*index)),
         Operation::Places(count) => outcome(storage.places(*count)),
+        Operation::Queued(place) => outcome(storage.queued(*place)),
         Operation::Run(id) => outcome(storage.run(id)),
         Operation::RunAt(turn) => outcome(storage.run_at(*turn)),
         Operation::RunOfKey(key) => outcome(storage.run_of_key(key)),

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use super::cells::untag;
 use super::contract::Operation;
 use super::{
-    BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, Life, MessageRow, Pushed, RunRow, SessionRow, Write,
+    BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, Life, MessageRow, Pushed, QueuedRow, RunRow, SessionRow,
+    Write,
 };
 use crate::core::error::Code;
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
@@ -116,6 +117,7 @@ read_rows! {
     BlockRow { key, last, run, attempt, bytes }
     MessageRow { index, id, role, run, json }
     HeldRow { ordinal, json }
+    QueuedRow { place, message, run, agent, request_key, input_hash, origin, queued, json }
     CheckpointRow { ordinal, id, kind, message_count, sequence, step_count, state, run }
     CallRow { id, own, turn }
 }
@@ -147,6 +149,8 @@ impl Read for Write {
             "Call" => Self::Call(Read::read(held)?),
             "Hold" => Self::Hold(Read::read(held)?),
             "DropHeld" => Self::DropHeld,
+            "Enqueue" => Self::Enqueue(Read::read(held)?),
+            "Dequeue" => Self::Dequeue(Read::read(held)?),
             "DropAll" => Self::DropAll,
             _ => return None,
         })
@@ -168,6 +172,7 @@ impl Read for Operation {
             "message" => pair(held).map(|(id, count)| Self::Message(id, count))?,
             "messageAt" => Self::MessageAt(Read::read(held)?),
             "places" => Self::Places(Read::read(held)?),
+            "queued" => Self::Queued(Read::read(held)?),
             "run" => Self::Run(Read::read(held)?),
             "runAt" => Self::RunAt(Read::read(held)?),
             "runOfKey" => Self::RunOfKey(Read::read(held)?),

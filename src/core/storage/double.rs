@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::rows::{
-    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, MessagePlace, MessageRow, RunRow, SessionRow,
-    Stored, Write,
+    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, MessagePlace, MessageRow, QueuedRow, RunRow,
+    SessionRow, Stored, Write,
 };
 use super::{Storage, StorageError};
 use crate::core::block::{COLUMN_LIMIT, PARTS, first_of};
@@ -32,6 +32,7 @@ struct Tables {
     checkpoints: BTreeMap<u32, CheckpointRow>,
     calls: Vec<CallRow>,
     held: BTreeMap<u32, HeldRow>,
+    queue: BTreeMap<u32, QueuedRow>,
 }
 
 /// In-memory [`Storage`]. `history[0]` is what is durable; each applied transaction adds a state that a crash may lose.
@@ -131,6 +132,12 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
             }
         }
         Write::DropHeld => tables.held.clear(),
+        Write::Enqueue(row) => {
+            tables.queue.insert(row.place, row.clone());
+        }
+        Write::Dequeue(place) => {
+            tables.queue.remove(place);
+        }
         Write::DropAll => *tables = Tables::default(),
     }
     Ok(())
@@ -151,6 +158,7 @@ impl Storage for Double {
             }),
             calls: tables.calls.clone(),
             held: tables.held.values().cloned().collect(),
+            queue: tables.queue.values().map(|row| QueuedRow { json: String::new(), ..row.clone() }).collect(),
         }))
     }
 
@@ -207,6 +215,10 @@ impl Storage for Double {
 
     fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError> {
         Ok(self.messages(count)?.into_iter().map(|row| MessagePlace { id: row.id, role: row.role }).collect())
+    }
+
+    fn queued(&self, place: u32) -> Result<Option<String>, StorageError> {
+        Ok(self.tables().queue.get(&place).map(|row| row.json.clone()))
     }
 
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {
@@ -269,6 +281,7 @@ impl Storage for Double {
             ("checkpoint", tables.checkpoints.len()),
             ("call", tables.calls.len()),
             ("held_answer", tables.held.len()),
+            ("queued", tables.queue.len()),
         ]
         .map(|(name, rows)| (name.to_owned(), rows as u64))
         .to_vec())

@@ -1,12 +1,12 @@
 //! A session that an older build has stored, on native SQLite: read as it lies there, migrated by its first write.
 
 use super::native::Native;
-use super::rows::{CallRow, HeldRow, Life, Pushed, RunRow, Write};
+use super::rows::{CallRow, HeldRow, Life, Pushed, QueuedRow, RunRow, Write};
 use super::sql::{Sql, SqlStorage};
 use super::{Storage, StorageError};
-use crate::core::block::PARTS;
+use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::error::Code;
-use crate::core::ids::{Cursor, RequestKey, RunId, Sequence};
+use crate::core::ids::{Cursor, MessageId, RequestKey, RunId, Sequence};
 use crate::core::run::RunStatus;
 use crate::core::time::{Millis, UnixMillis};
 use crate::core::view::Fault;
@@ -32,7 +32,7 @@ const VERSION_1: [&str; 10] = [
 ];
 
 /// The version that this build writes.
-const VERSION: u64 = 6;
+const VERSION: u64 = 7;
 
 fn stored_by_version_1() -> SqlStorage<Native> {
     let storage = Native::open();
@@ -204,4 +204,45 @@ fn it_is_removed_without_being_migrated() {
     let storage = stored_by_version_1();
     storage.apply(&[Write::DropAll]).unwrap();
     assert_eq!((storage.load(), storage.counts()), (Ok(None), Ok(Vec::new())));
+}
+
+#[test]
+fn a_session_of_version_6_has_no_queue_until_its_first_write() {
+    let storage = stored_by_version_1();
+    for statement in [
+        "ALTER TABLE run ADD COLUMN push TEXT",
+        "ALTER TABLE run ADD COLUMN error_text TEXT",
+        "CREATE TABLE call (key INTEGER PRIMARY KEY, id TEXT NOT NULL, own TEXT, turn INTEGER NOT NULL) STRICT",
+        "CREATE TABLE held_answer (key INTEGER PRIMARY KEY, json TEXT NOT NULL) STRICT",
+        "ALTER TABLE run ADD COLUMN deaths INTEGER",
+        "ALTER TABLE run ADD COLUMN again_at INTEGER",
+        "ALTER TABLE run ADD COLUMN unfollowed INTEGER",
+        "UPDATE session SET version = 6",
+    ] {
+        storage.connection().run(statement, &[], &mut |_| Ok(())).unwrap();
+    }
+    let storage = Native::reopen(&storage);
+    let stored = storage.load().unwrap().unwrap();
+    assert_eq!((stored.queue, storage.queued(1), storage.counts().unwrap().len()), (Vec::new(), Ok(None), 7));
+    let row = QueuedRow {
+        place: 1,
+        message: MessageId::new("u2"),
+        run: RunId::new("r2"),
+        agent: "default".into(),
+        request_key: None,
+        input_hash: "hash".into(),
+        origin: None,
+        queued: UnixMillis::new(9),
+        json: "x".repeat(COLUMN_LIMIT + 1),
+    };
+    storage.apply(&[Write::Enqueue(row.clone())]).unwrap();
+    assert_eq!(schema(&storage), (24, VERSION));
+    let storage = Native::reopen(&storage);
+    let queue = storage.load().unwrap().unwrap().queue;
+    assert_eq!(
+        (queue, storage.queued(1)),
+        (vec![QueuedRow { json: String::new(), ..row.clone() }], Ok(Some(row.json)))
+    );
+    storage.apply(&[Write::Dequeue(1)]).unwrap();
+    assert_eq!(storage.counts().unwrap().last(), Some(&("queued".to_owned(), 0)), "with all of its parts");
 }

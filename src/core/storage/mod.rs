@@ -22,8 +22,8 @@ pub mod rows;
 pub mod sql;
 
 pub use rows::{
-    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, Life, MessagePlace, MessageRow, Pushed, RunRow,
-    SessionRow, Stored, Write,
+    Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, Life, MessagePlace, MessageRow, Pushed,
+    QueuedRow, RunRow, SessionRow, Stored, Write,
 };
 
 use super::ids::{CheckpointId, Cursor, RequestKey, RunId};
@@ -143,6 +143,12 @@ pub trait Storage {
     /// # Errors
     /// [`StorageError`]; [`StorageError::Short`] when there are fewer.
     fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError>;
+
+    /// The JSON of the message that waits at this place.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    fn queued(&self, place: u32) -> Result<Option<String>, StorageError>;
 
     /// A run by its id.
     ///

@@ -226,6 +226,29 @@ pub struct HeldRow {
     pub json: String,
 }
 
+/// A row of table `queued`: a message that waits for its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QueuedRow {
+    /// Its place: the lowest is answered next.
+    pub place: u32,
+    /// The UI message's id.
+    pub message: MessageId,
+    /// The run that will answer it.
+    pub run: RunId,
+    /// The agent that was chosen for it.
+    pub agent: String,
+    /// The client's idempotency key.
+    pub request_key: Option<String>,
+    /// Hash of the message's content.
+    pub input_hash: String,
+    /// Where a producer outside reaches the service.
+    pub origin: Option<String>,
+    /// When it was queued.
+    pub queued: UnixMillis,
+    /// The UI message; empty in [`Stored`].
+    pub json: String,
+}
+
 /// What a session is rebuilt from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stored {
@@ -244,6 +267,9 @@ pub struct Stored {
     /// Answers that wait for the run to wait for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldRow>,
+    /// The messages that wait for their answer, in order, without their JSON.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<QueuedRow>,
 }
 
 /// One change. A list of them is applied whole or not at all.
@@ -278,6 +304,10 @@ pub enum Write {
     Hold(HeldRow),
     /// Removes all of them.
     DropHeld,
+    /// Inserts or replaces a message that waits, by its place.
+    Enqueue(QueuedRow),
+    /// Removes the message that waits at this place.
+    Dequeue(u32),
     /// Removes every table.
     DropAll,
 }

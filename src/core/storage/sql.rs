@@ -1,11 +1,12 @@
 //! The statements over any SQLite: the object's in production, a native one in tests. `schema`: tables and migrations; `writes`:
-//! what each write runs; `conversation`: how messages and checkpoints are read.
+//! what each write runs; `conversation`: how messages and checkpoints are read; `queue`: the messages that wait.
 //!
 //! Rows written are money: integer keys, no secondary index. A look-up by text id scans, and the tables it scans are short
 //! (one row a run, one a message, one a checkpoint). Every text or blob that may grow goes through the splitter at [`COLUMN_LIMIT`]:
 //! part `n` of the value at `index` has the key `index × 1024 + n`.
 
 mod conversation;
+mod queue;
 mod schema;
 mod writes;
 
@@ -222,6 +223,7 @@ impl<S: Sql> Storage for SqlStorage<S> {
             last_block,
             calls: self.calls()?,
             held: self.held_answers()?,
+            queue: self.queue()?,
         }))
     }
 
@@ -313,6 +315,10 @@ impl<S: Sql> Storage for SqlStorage<S> {
 
     fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError> {
         self.first_places(count)
+    }
+
+    fn queued(&self, place: u32) -> Result<Option<String>, StorageError> {
+        self.queued_json(place)
     }
 
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::core::storage::MessagePlace;
+
 /// A hash of what a message says, as 64 hexadecimal digits: SHA-256 over the JSON of its role and parts, keys in order. The id and the
 /// metadata are left out: a client may make new ones when it repeats a send.
 pub fn content_hash(message: &Value) -> String {
@@ -65,6 +67,12 @@ pub struct Place<'a> {
     pub id: &'a str,
     /// Its role.
     pub role: &'a str,
+}
+
+/// The id of the user message that the reply at this index answers.
+pub fn answered(places: &[MessagePlace], reply: u32) -> Option<&str> {
+    let before = places.iter().take(usize::try_from(reply).unwrap_or(usize::MAX));
+    before.rev().find(|place| place.role == "user").map(|place| place.id.as_str())
 }
 
 /// What a user's message is to the session.

@@ -27,8 +27,11 @@ impl Host {
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
         let named = named_run(&bytes)?;
         let target = self.session(|session| session.stop_target(caller, named.as_deref()));
+        let mut cleared = Vec::new();
         let (stopped, cause) = match target.map_err(|error| unreadable(&error))?.map_err(absent)? {
             StopTarget::Live(fence) => {
+                // Before the run's end, which would go on with the first of them.
+                cleared = self.clear_queue().map_err(|error| unreadable(&error))?;
                 self.conclude(&fence, Outcome::Interrupted).map_err(|error| unreadable(&error))?;
                 (Some(fence.run), None)
             }
@@ -37,6 +40,9 @@ impl Host {
         };
         let mut body = facts(json!({ "success": true, "stopped": stopped.is_some() }));
         body.extend(stopped.map(|run| ("runId".to_owned(), run.as_str().into())));
+        if !cleared.is_empty() {
+            body.insert("cleared".into(), json!(cleared));
+        }
         body.extend(cause.map(|cause| ("cause".to_owned(), cause.into())));
         Ok(answer::json(200, &Value::Object(body)))
     }
@@ -73,7 +79,7 @@ impl Host {
         }
         let keep = u32::try_from(keep).unwrap_or(u32::MAX);
         let entry = self.entry(request, query, ChatBody { agent, ..ChatBody::default() })?;
-        self.launch(caller, entry, Plan::of(RunEntry::Rewind { keep, input: None, cause }))
+        self.launch(caller, entry, Plan::of(RunEntry::Rewind { keep, input: None, cause })).await
     }
 
     pub(super) async fn delete(self: &Rc<Self>, caller: &Caller) -> Answer {

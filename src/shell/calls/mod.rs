@@ -1,11 +1,12 @@
 //! What the object does for each call: read the request, run one command, answer.
 //!
-//! * [`send`]: a chat POST. [`results`]: answers to a suspended run's calls. [`resume`]: responses that follow what is there.
+//! * [`send`]: a chat POST; [`busy`]: one that finds a reply under way. [`results`]: answers to a suspended run's calls. [`resume`]: responses that follow what is there.
 //! * [`control`]: stop, retry and delete.
 //! * [`runs`], [`runs_append`] and [`runs_end`]: what producers outside ask.
 //! * [`wire`]: `/sse`, `/info`, `/chunks` and the snapshot.
 //! * [`refusals`]: why a call is refused.
 
+mod busy;
 mod control;
 mod refusals;
 mod results;
@@ -46,7 +47,7 @@ impl Host {
         // A session whose rows cannot be read must still be deletable, and a test may mend what it broke.
         let settled = match self.expire().await {
             Ok(()) if self.hears(&call, request) => Ok(()),
-            Ok(()) => self.settle_or_hear().await,
+            Ok(()) => self.settle_or_hear().await.and_then(|()| self.answer_queued()),
             failed => failed,
         };
         self.watch_lease();

@@ -331,7 +331,10 @@ impl Host {
         let projector = self.projector(&run, cursor).map_err(|error| unreadable(&error))?.filter(|_| !whole);
         let reader = self.session(|session| Reader::open(Scope::Run(run.id.clone()), cursor, session.view()));
         let reader = reader.map_err(|error| unreadable(&error))?;
-        let holds_lead = opening.is_empty() && !lens.aware && self.opens_late(&run);
+        let holds_lead = opening.is_empty()
+            && !lens.aware
+            && run.entry != EntryKind::ToolResult
+            && self.opens_late(Some(&run.agent));
         let mut first = OPENING.to_vec();
         let finish_sent = opening.last().is_some_and(|chunk| chunk.kind() == "finish");
         for chunk in opening {
@@ -353,9 +356,8 @@ impl Host {
 
     /// Whether a stock client sees nothing of a reply before its first part: behind a chat route, as when it calls the route itself. A
     /// run that continues a message has one that is shown already.
-    fn opens_late(&self, run: &RunRow) -> bool {
-        let agent = self.config.agents.choose(Some(&run.agent));
-        run.entry != EntryKind::ToolResult && matches!(agent, Ok((_, Agent::Ui(_))))
+    pub(super) fn opens_late(&self, agent: Option<&str>) -> bool {
+        matches!(self.config.agents.choose(agent), Ok((_, Agent::Ui(_))))
     }
 
     /// The run-start window (`spec/helix.md` 1.5): a run that is committed and has no chunk yet is waited for, on the log's own wake-ups.

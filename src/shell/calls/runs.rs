@@ -13,11 +13,11 @@ use crate::core::approval::Executor;
 use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Entry, Input, Keyed};
+use crate::core::command::{Displacement, Entry, Input, Keyed};
 use crate::core::digest;
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RunId};
-use crate::core::run::Fence;
+use crate::core::run::{Fence, RunStatus};
 use crate::core::storage::{RunRow, Storage};
 use crate::core::time::Millis;
 use crate::dialect::push::body::Begin;
@@ -75,6 +75,10 @@ impl Host {
         self.session(|session| session.may_start(caller, &entry))
             .map_err(|error| unreadable(&error))?
             .map_err(|refused| self.refused(&refused))?;
+        // A reply under way keeps what it has said; that of a suspended run is whole, but for its calls.
+        let running = self.session(|session| session.run().is_some_and(|run| run.status == RunStatus::Running));
+        let running = running.map_err(|error| unreadable(&error))?;
+        let instead = (begin.supersede && running).then_some(Displacement::Superseded);
         let launch = Launch {
             run: begin.run,
             agent: "",
@@ -89,6 +93,8 @@ impl Host {
             state: begin.state.map(|state| state.to_string()),
             told: None,
             held: false,
+            instead,
+            queued: false,
         };
         let run = self.start_run(caller, launch).map_err(|error| self.not_started(error))?;
         self.settled_writes().await.map_err(|error| committed(unreadable(&error)))?;
@@ -127,7 +133,9 @@ impl Host {
             let entry = Entry::Results { message: Some(message.to_string()) };
             return Ok(Answered { continued: Some(Continued { message, answers }), ..Answered::of(entry) });
         }
-        let stored: Vec<MessageId> = self.places(caller)?.into_iter().map(|place| place.id).collect();
+        let mut stored: Vec<MessageId> = self.places(caller)?.into_iter().map(|place| place.id).collect();
+        let waiting = self.session(|session| session.queue().iter().map(|row| row.message.clone()).collect::<Vec<_>>());
+        stored.extend(waiting.map_err(|error| unreadable(&error))?);
         let around = self.session(|session| {
             (session.authorise(caller).map(|row| row.salt.clone()).unwrap_or_default(), session.calls().clone())
         });
@@ -142,8 +150,8 @@ impl Host {
         let given_up = live.as_ref().filter(|_| begin.supersede).map(|run| self.given_up(run)).transpose()?;
         let (run, abandoned) = given_up.unzip();
         let abandoned = abandoned.unwrap_or_default();
-        // A running run that leaves no call open stays as it is.
-        let run = run.filter(|_| suspended.is_some() || !abandoned.is_empty());
+        // A running run's last words have its message, and the calls that it gives up.
+        let run = run.filter(|_| suspended.is_some());
         let entry = Entry::Push { inputs, supersede: begin.supersede, abandoned: run };
         Ok(Answered { names, abandoned, ..Answered::of(entry) })
     }

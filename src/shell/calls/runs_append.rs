@@ -215,6 +215,16 @@ impl Host {
         Ok(answer::json(200, &Value::Object(self.ack(&run, before))))
     }
 
+    /// As [`Host::acknowledge`], of a run that has ended: the next one may have begun already.
+    pub(super) async fn acknowledge_end(self: &Rc<Self>, fence: &Fence, before: Cursor) -> Answer {
+        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        let row = self.storage.run(&fence.run).map_err(|error| unreadable(&error.into()))?;
+        match row.filter(|row| row.epoch == fence.epoch && row.status != RunStatus::Superseded) {
+            Some(row) => Ok(answer::json(200, &Value::Object(self.ack(&row, before)))),
+            None => self.acknowledge(fence, before).await,
+        }
+    }
+
     pub(super) fn ack(&self, run: &RunRow, before: Cursor) -> Map<String, Value> {
         let place = self.session(|session| (session.log().head(), session.expected(&run.fence()).ok()));
         let (head, expected) = place.unwrap_or_default();

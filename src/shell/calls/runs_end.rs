@@ -8,7 +8,7 @@ use web_sys::Request;
 use worker::Response;
 
 use super::Answer;
-use super::refusals::{absent, facts, unread, unreadable};
+use super::refusals::{absent, committed, facts, unread, unreadable};
 use super::runs::{fence, numbered};
 use crate::core::approval::Executor;
 use crate::core::call_ids::CallName;
@@ -189,8 +189,8 @@ impl Host {
         let number = first.after(chunks.len()).get();
         let before = self.head();
         let said = self.session(|session| session.has_said(fence, number)).map_err(|error| unreadable(&error))?;
-        if said {
-            return self.acknowledge(fence, before).await;
+        if said || self.said_before(fence, number)? {
+            return self.acknowledge_end(fence, before).await;
         }
         let count = chunks.len().saturating_add(1);
         let known = self.skip(fence, first.get(), count)?;
@@ -236,8 +236,18 @@ impl Host {
         let ack = self.ack(&ended, before);
         // With its answers at hand the run may go on at once, so that another one is there when this answer leaves.
         self.take_held().map_err(|error| unreadable(&error))?;
+        self.answer_queued().map_err(|error| committed(unreadable(&error)))?;
         self.settled_writes().await.map_err(|error| unreadable(&error))?;
         Ok(answer::json(200, &Value::Object(ack)))
+    }
+
+    /// Whether a run that another one has followed meanwhile was ended by this number.
+    fn said_before(&self, fence: &Fence, number: u64) -> Result<bool, Response> {
+        let row = self.storage.run(&fence.run).map_err(|error| unreadable(&error.into()))?;
+        Ok(row.is_some_and(|row| {
+            let ended = matches!(row.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Interrupted);
+            ended && row.epoch == fence.epoch && row.push.is_some_and(|push| number < push.next)
+        }))
     }
 
     fn outcome_of(

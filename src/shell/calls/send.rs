@@ -7,14 +7,17 @@ use web_sys::Request;
 use worker::Response;
 
 use super::Answer;
+use super::busy::asks;
 use super::refusals::{committed, facts, not_resumable, unread, unreadable};
 use crate::core::approval::Executor;
+use crate::core::busy::Meets;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Abandoned, Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
+use crate::core::command::{Abandoned, Displacement, Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RequestKey, percent_encode};
 use crate::core::run::{RunStatus, Vocabulary};
+use crate::core::session::queue::Waits;
 use crate::core::storage::{MessagePlace, RunRow, Storage, StorageError};
 use crate::dialect::ui::identity::{Place, Standing, content_hash, regenerate_keeps, standing};
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
@@ -24,7 +27,8 @@ use crate::shell::answer;
 use crate::shell::entry::{Entered, Entry};
 use crate::shell::host::{Host, HostError};
 use crate::shell::production::{Continued, Launch, NotStarted};
-use crate::shell::request::{body, header};
+use crate::shell::queue::GivenUp;
+use crate::shell::request::{body, header, is_aware};
 
 /// What a request to start a run has decided so far.
 pub(super) struct Plan {
@@ -32,11 +36,13 @@ pub(super) struct Plan {
     pub key: Option<Keyed>,
     pub continued: Option<Continued>,
     pub abandoned: Vec<(String, Chunk)>,
+    /// What becomes of a run that is live, when it says its last words first.
+    pub instead: Option<Displacement>,
 }
 
 impl Plan {
     pub(super) fn of(entry: RunEntry) -> Self {
-        Self { entry, key: None, continued: None, abandoned: Vec::new() }
+        Self { entry, key: None, continued: None, abandoned: Vec::new(), instead: None }
     }
 }
 
@@ -47,6 +53,7 @@ impl Host {
         let parsed = ChatBody::parse(&bytes)
             .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
         let key = request_key(request)?;
+        asks(request)?;
         let kind = classify(&parsed);
         let entry = self.entry(request, query, parsed)?;
         match kind {
@@ -60,7 +67,10 @@ impl Host {
                 match &last_user {
                     // A reply that failed before its message was stored is asked for again as a send.
                     Some(message) if at.is_none() => self.send_message(caller, entry, message, None, key).await,
-                    _ => self.regenerate(caller, entry, message_id.as_deref(), last_user.as_ref(), &places, key),
+                    _ => {
+                        let named = message_id.as_deref();
+                        self.regenerate(caller, entry, named, last_user.as_ref(), &places, key).await
+                    }
                 }
             }
             EntryKind::ToolResults(message) => self.results_of_message(caller, entry, &message).await,
@@ -82,6 +92,15 @@ impl Host {
             return repeated;
         }
         let id = message.get("id").and_then(Value::as_str).unwrap_or_default();
+        match self.waits(caller, (id, replaces), keyed.as_ref(), message)? {
+            Waits::Not => {}
+            Waits::Repeat(waiting) => return self.wait_with(entry, waiting),
+            Waits::Replaces(waiting) => return self.queue_send(caller, entry, message, keyed, Some(waiting)),
+            Waits::Conflict(run) => {
+                let code = Code::StateRequestKeyConflict;
+                return Err(answer::explained(code, code.message(), facts(json!({ "runId": run }))));
+            }
+        }
         let mut broken = None;
         let known: Vec<Place<'_>> = places.iter().map(place_of).collect();
         let standing = standing(id, replaces, &known, |at| {
@@ -104,21 +123,31 @@ impl Host {
                 let words = "the message's id is that of a stored reply; give it one of its own";
                 return Err(answer::explained(Code::ValidationError, words, Map::new()));
             }
-            Standing::New => self.plan_send(input)?,
+            Standing::New => match self.meets(&entry, &places)? {
+                // A run that is running refuses it where it starts.
+                Meets::Starts | Meets::Refused => self.plan_send(input)?,
+                Meets::Interrupts => {
+                    let entry = RunEntry::Send { input, abandoned: None };
+                    Plan { instead: Some(Displacement::Interrupted), ..Plan::of(entry) }
+                }
+                Meets::Queues => return self.queue_send(caller, entry, message, keyed, None),
+                Meets::QueuesAndGoesOn => return self.queue_and_go_on(caller, entry, message, keyed),
+                Meets::NotAllowed => return Err(self.not_allowed(&entry)),
+                Meets::Full => return Err(self.queue_full()),
+            },
             Standing::Edit { keep } => {
                 let keep = u32::try_from(keep).unwrap_or(u32::MAX);
                 Plan::of(RunEntry::Rewind { keep, input: Some(input), cause: RewindCause::Rollback })
             }
         };
         plan.key = keyed;
-        self.launch(caller, entry, plan)
+        self.launch(caller, entry, plan).await
     }
 
     /// How many of `count` stored messages a running run does not still write.
     fn settled(&self, count: usize) -> Result<usize, Response> {
-        let running = self.session(|session| {
-            session.run().filter(|run| run.status == RunStatus::Running).map(|run| run.message_index)
-        });
+        let running =
+            self.session(|session| session.run().filter(|run| run.status.is_busy()).map(|run| run.message_index));
         let running = running.map_err(|error| unreadable(&error))?;
         Ok(running.and_then(|index| usize::try_from(index).ok()).map_or(count, |index| index.min(count)))
     }
@@ -150,17 +179,24 @@ impl Host {
 
     /// A new turn. What a suspended run still waited for is given up.
     fn plan_send(&self, input: Input) -> Result<Plan, Response> {
+        Ok(match self.given_up_by_send()? {
+            None => Plan::of(RunEntry::Send { input, abandoned: None }),
+            Some((message, abandoned)) => {
+                Plan { abandoned, ..Plan::of(RunEntry::Send { input, abandoned: Some(message) }) }
+            }
+        })
+    }
+
+    /// What becomes of a run that waits for answers of clients, when a message takes its place.
+    pub(super) fn given_up_by_send(&self) -> Result<Option<GivenUp>, Response> {
         let suspended =
             self.session(|session| session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned());
-        let Some(run) = suspended.map_err(|error| unreadable(&error))? else {
-            return Ok(Plan::of(RunEntry::Send { input, abandoned: None }));
-        };
-        let (run, abandoned) = self.given_up(&run)?;
-        Ok(Plan { abandoned, ..Plan::of(RunEntry::Send { input, abandoned: Some(run) }) })
+        let suspended = suspended.map_err(|error| unreadable(&error))?;
+        suspended.map(|run| self.given_up(&run)).transpose()
     }
 
     /// What becomes of a live run whose place another one takes, and what is told of its calls that wait: their tools and failures.
-    pub(super) fn given_up(&self, run: &RunRow) -> Result<(Abandoned, Vec<(String, Chunk)>), Response> {
+    pub(super) fn given_up(&self, run: &RunRow) -> Result<GivenUp, Response> {
         let Some(message) = self.message_of(run).map_err(|error| unreadable(&error))? else {
             return Ok((Abandoned::default(), Vec::new()));
         };
@@ -170,7 +206,7 @@ impl Host {
         Ok((Abandoned { message: Some(abandon(message).to_string()) }, told))
     }
 
-    fn regenerate(
+    async fn regenerate(
         self: &Rc<Self>,
         caller: &Caller,
         entry: Entry<'_>,
@@ -202,23 +238,41 @@ impl Host {
                 RunEntry::Rewind { keep, input: None, cause: RewindCause::Retry }
             }
         };
-        self.launch(caller, entry, Plan { key: keyed, ..Plan::of(entry_of_run) })
+        self.launch(caller, entry, Plan { key: keyed, ..Plan::of(entry_of_run) }).await
     }
 
     /// Starts what was planned and answers its stream.
-    pub(super) fn launch(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, plan: Plan) -> Answer {
+    pub(super) async fn launch(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, plan: Plan) -> Answer {
         let request = entry.request;
         let owned = plan.continued.as_ref().map(|continued| continued.message.clone());
         let run = self.start(caller, entry, plan)?;
         // The run is committed: whatever happens now, the client must not send again what would be stored twice.
+        self.settled_writes().await.map_err(|error| committed(unreadable(&error)))?;
+        self.not_displaced(request, &run).map_err(committed)?;
         self.first_response(request, &run, owned.as_ref()).map_err(committed)
+    }
+
+    /// A response that has not begun yet can still say that its run lost its place; later its body can only break.
+    fn not_displaced(&self, request: &Request, run: &RunRow) -> Result<(), Response> {
+        let next = self.session(|session| session.displaced_by(run).map(|next| next.id.clone()));
+        let Some(next) = next.map_err(|error| unreadable(&error))?.filter(|_| !is_aware(request)) else {
+            return Ok(());
+        };
+        let row = self.storage.run(&run.id).map_err(|error| unreadable(&error.into()))?;
+        if row.is_none_or(|row| row.status != RunStatus::Superseded) {
+            return Ok(());
+        }
+        let code = Code::StateRunSuperseded;
+        Err(answer::explained(code, code.message(), facts(json!({ "runId": run.id, "supersededBy": next }))))
     }
 
     /// Starts what was planned.
     pub(super) fn start(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, plan: Plan) -> Result<RunRow, Response> {
-        self.session(|session| session.may_start(caller, &plan.entry))
-            .map_err(|error| unreadable(&error))?
-            .map_err(|refused| self.refused(&refused))?;
+        if plan.instead.is_none() {
+            self.session(|session| session.may_start(caller, &plan.entry))
+                .map_err(|error| unreadable(&error))?
+                .map_err(|refused| self.refused(&refused))?;
+        }
         let held = self.config.settings.test_seams && header(entry.request, "x-test-hold").is_some();
         let Entered { name, forwarded, outside } = self.enter(entry)?;
         let launch = Launch {
@@ -235,6 +289,8 @@ impl Host {
             abandoned: plan.abandoned,
             names: Vec::new(),
             held,
+            instead: plan.instead,
+            queued: false,
         };
         self.start_run(caller, launch).map_err(|error| self.not_started(error))
     }

@@ -41,6 +41,18 @@ impl Host {
             let shown = std::mem::take(messages);
             *messages = shown.into_iter().filter_map(|message| sanitise_message(message, self.config.floor)).collect();
         }
+        let places = self.session(|session| session.queue().iter().map(|row| row.place).collect::<Vec<_>>());
+        let mut queued = Vec::new();
+        for place in places.map_err(|error| unreadable(&error))? {
+            let json = self.storage.queued(place).map_err(|error| unreadable(&error.into()))?;
+            let message = json.as_deref().and_then(|json| serde_json::from_str(json).ok());
+            queued.extend(message.and_then(|message| sanitise_message(message, self.config.floor)));
+        }
+        if !queued.is_empty()
+            && let Value::Object(map) = &mut body
+        {
+            map.insert("queued".into(), Value::Array(queued));
+        }
         if wire && let Value::Object(map) = &mut body {
             map.insert("legacy".into(), false.into());
         }
@@ -110,6 +122,7 @@ impl Host {
                 "createdAt": row.created,
                 "runId": run.map(|run| run.id.as_str()),
                 "runStatus": run.map(|run| run.status),
+                "queued": Some(session.queue().len()).filter(|queued| *queued > 0),
                 "errorDetail": run.filter(|run| run.error.is_some()).map(|run| snapshot::fault_detail(&Fault::of(run))),
             }))
         });

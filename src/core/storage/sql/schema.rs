@@ -18,11 +18,14 @@ macro_rules! calls_in_messages {
 /// The first version with the table `call`.
 pub(super) const CALLS_SINCE: usize = 4;
 
+/// The first version with the table `queued`.
+pub(super) const QUEUE_SINCE: usize = 7;
+
 /// As [`super::SqlStorage::calls`] reads them.
 pub(super) const CALLS_IN_MESSAGES: &str = calls_in_messages!("");
 
 /// Numbered migrations: the first accepted write runs those that a session lacks.
-pub(super) const MIGRATIONS: [&[&str]; 6] = [
+pub(super) const MIGRATIONS: [&[&str]; 7] = [
     &[
         "CREATE TABLE session (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, owner TEXT, salt TEXT NOT NULL, \
      created INTEGER NOT NULL, floor INTEGER NOT NULL, run TEXT, status TEXT NOT NULL) STRICT",
@@ -47,13 +50,17 @@ pub(super) const MIGRATIONS: [&[&str]; 6] = [
         "ALTER TABLE run ADD COLUMN again_at INTEGER",
         "ALTER TABLE run ADD COLUMN unfollowed INTEGER",
     ],
+    &[
+        "CREATE TABLE queued (key INTEGER PRIMARY KEY, message TEXT NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, request_key TEXT, \
+     input_hash TEXT NOT NULL, origin TEXT, queued INTEGER NOT NULL, json TEXT NOT NULL) STRICT",
+    ],
 ];
 
 /// The version that brought the table of held answers.
 pub(super) const HOLDS_ANSWERS: usize = 5;
 
 /// Each table: the version that brought it, and the statements that count and remove it.
-pub(super) const TABLES: [(&str, usize, &str, &str); 7] = [
+pub(super) const TABLES: [(&str, usize, &str, &str); 8] = [
     ("session", 1, "SELECT count(*) FROM session", "DROP TABLE session"),
     ("run", 1, "SELECT count(*) FROM run", "DROP TABLE run"),
     ("chunk_block", 1, "SELECT count(*) FROM chunk_block", "DROP TABLE chunk_block"),
@@ -61,4 +68,5 @@ pub(super) const TABLES: [(&str, usize, &str, &str); 7] = [
     ("checkpoint", 1, "SELECT count(*) FROM checkpoint", "DROP TABLE checkpoint"),
     ("call", CALLS_SINCE, "SELECT count(*) FROM call", "DROP TABLE call"),
     ("held_answer", HOLDS_ANSWERS, "SELECT count(*) FROM held_answer", "DROP TABLE held_answer"),
+    ("queued", QUEUE_SINCE, "SELECT count(*) FROM queued", "DROP TABLE queued"),
 ];

@@ -46,6 +46,8 @@ impl<S: Sql> SqlStorage<S> {
             ),
             Write::Hold(row) => self.write_held(row),
             Write::DropHeld => self.execute("DELETE FROM held_answer", &[]),
+            Write::Enqueue(row) => self.enqueue(row),
+            Write::Dequeue(place) => self.dequeue(*place),
             Write::DropAll => {
                 let mut written = 0_u64;
                 let version = self.version()?;
