@@ -150,6 +150,21 @@ for (const [title, name, { mount, staysAway } = {}] of PAGES) {
       await assertAsStored(page, page.s, [['user', text], ['assistant', 'Hel'], ['user', next], ['assistant', 'more']])
     })
 
+    test('only closes its socket, and sends: the reply is interrupted, its words stay', { skip: name === 'assistant' }, async (t) => {
+      const page = await open()
+      t.after(page.close)
+      const [text, next] = [words('leave'), words('next')]
+      set.model.script(text, held('Hel', 'lo').script)
+      page.send(text)
+      await page.until((p) => textOf(p.last()) === 'Hel')
+      await page.closeSocket()
+      await page.until(ready)
+      set.model.script(next, textScript(['more']))
+      page.send(next)
+      await page.until(endsIn('more'))
+      await assertAsStored(page, page.s, [['user', text], ['assistant', 'Hel'], ['user', next], ['assistant', 'more']])
+    })
+
     test('edits', async (t) => {
       const page = await open()
       t.after(page.close)

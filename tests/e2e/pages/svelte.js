@@ -8,5 +8,5 @@ export function mount(root, { origin, id }) {
   const page = watched()
   const { chat, opened, stop, leave } = openChat(origin, id, { sendAutomaticallyWhen: whenAnswered })
   const seen = render(Seen, { target: root, props: { chat, page } })
-  return { ...page, ...deeds(() => chat, stop), opened, unmount: () => (void unmount(seen), leave()) }
+  return { ...page, ...deeds(() => chat, stop), closeSocket: () => chat.stop(), opened, unmount: () => (void unmount(seen), leave()) }
 }

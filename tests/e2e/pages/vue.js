@@ -13,5 +13,5 @@ export function mount(root, { origin, id }) {
     },
   })
   app.mount(root)
-  return { ...page, ...deeds(() => chat, stop), opened, unmount: () => (app.unmount(), leave()) }
+  return { ...page, ...deeds(() => chat, stop), closeSocket: () => chat.stop(), opened, unmount: () => (app.unmount(), leave()) }
 }
