@@ -131,6 +131,21 @@ describe('ids of a vendor', () => {
     assert.deepEqual(idsIn(set.model.requests.at(-1)), ['c', 'c', 'c', 'c'])
   })
 
+  test('a granted call is answered under the run that asked; another run’s name for it is refused', async () => {
+    const s = contract(set)
+    const [message] = await turn(s, 'default', [deletes('default', 'P')])
+    const { runId: asked } = await s.info()
+    taken(await s.toolResult({ approvalId: `${asked}::delete_file:0`, approved: true }))
+    const { runId: offers } = await s.info()
+    assert.notEqual(offers, asked)
+    assertRefused(await s.toolResult({ toolCallId: 'delete_file:0', runId: 'run_of_nobody', output: 1 }), 400)
+    set.model.script(message.parts[0].text, SCRIPTS.default('', [{ id: 'c', name: 'ask', input: {} }]))
+    taken(await s.toolResult({ approvalId: `${asked}::delete_file:0`, approved: true, output: 'deleted' }))
+    await (await s.resume(undefined)).collect()
+    assertRefused(await s.toolResult({ toolCallId: 'c', runId: asked, output: 1 }), 400)
+    assert.deepEqual(callsOf((await s.snapshot()).body.messages.at(-1)).map((p) => [p.toolCallId, p.output]), [['delete_file:0', 'deleted'], ['c', undefined]])
+  })
+
   test('two answers under the id of a message before a retry: each counts for its call', async () => {
     const s = contract(set)
     const call = { id: 'c', name: 'ask', input: {} }

@@ -265,15 +265,21 @@ impl Host {
         let last = self.session(|session| session.authorise(caller).map(|_| session.run().cloned()));
         let last = last.map_err(|error| unreadable(&error))?.map_err(absent)?;
         let named = submitted.run.clone().filter(|named| last.as_ref().is_none_or(|last| last.id != *named));
-        if let Some(named) = named {
-            let run = self.storage.run(&named).map_err(|error| unreadable(&error.into()))?;
-            return match run.map(|run| run.status) {
-                Some(RunStatus::Superseded) => Err(answer::error(Code::StateRunSuperseded)),
-                Some(_) => Ok(already(&named)),
-                None => Err(invalid(InvalidResult)),
-            };
-        }
         let Some(run) = last else { return Err(invalid(InvalidResult)) };
+        if let Some(named) = named {
+            let call = &submitted.tool_call_id;
+            let asked = self.storage.run(&named).map_err(|error| unreadable(&error.into()))?;
+            let begun = self.run_of_call(call)?.is_none_or(|begun| begun.id == named);
+            let goes_on = |stored: Value| has_call(&stored, call);
+            match asked.map(|run| run.status) {
+                Some(RunStatus::Superseded) => return Err(answer::error(Code::StateRunSuperseded)),
+                // The call may wait in the run that goes on with its message.
+                Some(_) if begun && self.message_of(&run).map_err(|error| unreadable(&error))?.is_some_and(goes_on) => {
+                }
+                Some(_) if begun => return Ok(already(&named)),
+                _ => return Err(invalid(InvalidResult)),
+            }
+        }
         let Some(stored) = self.message_of(&run).map_err(|error| unreadable(&error))? else {
             return self.elsewhere(&submitted.tool_call_id);
         };
