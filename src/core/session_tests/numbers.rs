@@ -273,7 +273,7 @@ fn whose_place_a_producer_takes() {
     assert_eq!(refused(&session, &brings(1, false, None)), running);
     assert_eq!(refused(&session, &send("u9")), running);
     assert_eq!(refused(&session, &brings(1, true, None)), None);
-    assert_eq!(refused(&session, &brings(1, true, Some("1"))), None, "what it has committed may have open calls");
+    assert_eq!(refused(&session, &brings(1, true, Some("1"))), Some(StartRefused::Conflict), "nothing is suspended");
     assert!(session.pushed_run(&Caller::Anonymous, &fence.run).is_err());
     session.finish_pushed(NOW, &fence, Outcome::Suspended, &[], (0, None)).unwrap();
     assert_eq!(refused(&session, &brings(1, false, None)), running);
