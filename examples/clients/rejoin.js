@@ -1,7 +1,7 @@
 import { Chat } from '@ai-sdk/react' // Vue: '@ai-sdk/vue'; Svelte: '@ai-sdk/svelte'
 import { DefaultChatTransport } from 'ai'
 
-/** A chat with the session `id` of the Rejoin at `origin`. `opened` resolves once it shows what is stored. */
+/** A chat with the session `id` of the Rejoin at `origin`. Send once `opened` resolves: what is stored is shown then. */
 export function openChat(origin, id, { headers, ...options } = {}) {
   const session = `${origin}/api/chat/${encodeURIComponent(id)}`
 
@@ -27,8 +27,12 @@ export function openChat(origin, id, { headers, ...options } = {}) {
         const last = chat.lastMessage
         const isUnsent = last?.role === 'user' && !messages.some(({ id }) => id === last.id)
         chat.messages = isUnsent ? [...messages, last] : messages
-        isOpened()
         return { api: origin + reconnect }
+      },
+      async fetch(...request) {
+        const answer = await fetch(...request)
+        isOpened()
+        return answer
       },
     }),
     onError(error) {
