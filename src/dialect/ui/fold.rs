@@ -151,6 +151,9 @@ impl Fold {
         if let Some(key) = shape.lacks(chunk.as_map()) {
             return Err(FoldError::Malformed { kind: kind.into(), key });
         }
+        if kind.starts_with("tool-output-") {
+            self.answer_aside(chunk);
+        }
         if chunk.text("attemptId").is_some_and(|id| self.superseded.iter().any(|lost| lost == id)) {
             // A late tool result is a fact of the conversation even when its attempt lost.
             let of_known_call = chunk.text("toolCallId").is_some_and(|id| self.find_call(id).is_some());

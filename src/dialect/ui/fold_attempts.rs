@@ -6,7 +6,9 @@
 use serde_json::{Map, Value};
 
 use super::fold::{Fold, kind_of};
+use super::tool::call_of;
 use crate::core::chunk::Chunk;
+use crate::core::ids::MessageId;
 
 /// The attempt that is being written, and what earlier attempts of its step left.
 #[derive(Clone, Debug)]
@@ -43,6 +45,21 @@ impl Fold {
                 self.attempt = Some(Attempt { id, step, base, aside: lost.aside });
             }
             _ => self.attempt = Some(Attempt { id, step, base: self.parts.len(), aside: Vec::new() }),
+        }
+    }
+
+    /// A result of a call that stands only in an attempt which was set aside: the attempt may win its step back, and the call has it then.
+    pub(super) fn answer_aside(&mut self, chunk: &Chunk) {
+        let Some(call) = chunk.text("toolCallId").filter(|id| self.find_call(id).is_none()) else { return };
+        for (_, parts) in self.attempt.iter_mut().flat_map(|attempt| &mut attempt.aside) {
+            if parts.iter().any(|part| call_of(part) == call) {
+                let mut aside = Self::new(&MessageId::new(""));
+                aside.parts = std::mem::take(parts);
+                aside.place_calls(0);
+                // What the call's state does not allow changes nothing, as in the message itself.
+                drop(aside.apply_tool(chunk));
+                *parts = aside.parts;
+            }
         }
     }
 
