@@ -200,11 +200,16 @@ fn owned_calls_are_those_of_all_tool_parts() {
     assert_eq!(owned_calls(&json!("text")), BTreeSet::new());
 }
 
-/// As [`replayable`], for a message that goes on: an input that had not ended at the prefix may have got its result since.
+/// As [`replayable`], for a message that goes on: an input that had not ended at the prefix may have got its result since. The text of one
+/// that cannot be read stands for the input while an approval is asked for, and is forgotten with the result.
 fn lasting(message: &Value) -> Option<Value> {
     let mut message = replayable(message)?;
     for part in message["parts"].as_array_mut().unwrap() {
-        part.as_object_mut().unwrap().shift_remove("callProviderMetadata");
+        let part = part.as_object_mut().unwrap();
+        part.shift_remove("callProviderMetadata");
+        if part.get("input").is_some_and(Value::is_string) {
+            part.insert("input".into(), Value::Null);
+        }
     }
     Some(message)
 }
