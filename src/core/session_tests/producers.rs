@@ -57,7 +57,7 @@ impl World {
             Deed::Append => self.session.append(fence, &records),
             Deed::Answer(_) => self.session.answer(fence, &records),
             Deed::Finish(outcome) => self.session.finish(self.now, fence, *outcome, &records),
-            Deed::LastWords => unreachable!("said by whoever takes the place"),
+            Deed::LastWords => panic!("said by whoever takes the place"),
         };
         if let Err(WriteRefused::NoRoom { wanted }) = effects {
             assert_eq!((self.state(), refusal), (before, None), "a write that finds no room changes nothing");

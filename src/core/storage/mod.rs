@@ -74,31 +74,6 @@ impl StorageError {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::StorageError;
-
-    #[test]
-    fn a_damaged_file_is_no_passing_failure() {
-        for text in [
-            "database disk image is malformed: SQLITE_CORRUPT",
-            "database disk image is malformed: SQLITE_CORRUPT_INDEX",
-            "file is not a database: SQLITE_NOTADB",
-        ] {
-            let told = StorageError::told(text.to_owned());
-            assert_eq!((told.is_lasting(), told.cause()), (true, "corrupt_row"), "{text}");
-        }
-        for text in
-            ["database is locked: SQLITE_BUSY", "disk I/O error: SQLITE_IOERR", "database or disk is full: SQLITE_FULL"]
-        {
-            let told = StorageError::told(text.to_owned());
-            assert_eq!((told.is_lasting(), told.cause()), (false, "store_error"), "{text}");
-        }
-        let short = StorageError::Short("a message is missing");
-        assert_eq!((short.is_lasting(), short.cause()), (true, "short_read"));
-    }
-}
-
 /// Synchronous storage of one session. A write is durable only once the shell's `sync` has returned.
 pub trait Storage {
     /// Everything a session is rebuilt from, or `None` when nothing was ever written. Writes nothing.
@@ -186,4 +161,29 @@ pub trait Storage {
     /// # Errors
     /// [`StorageError`].
     fn counts(&self) -> Result<Vec<(String, u64)>, StorageError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StorageError;
+
+    #[test]
+    fn a_damaged_file_is_no_passing_failure() {
+        for text in [
+            "database disk image is malformed: SQLITE_CORRUPT",
+            "database disk image is malformed: SQLITE_CORRUPT_INDEX",
+            "file is not a database: SQLITE_NOTADB",
+        ] {
+            let told = StorageError::told(text.to_owned());
+            assert_eq!((told.is_lasting(), told.cause()), (true, "corrupt_row"), "{text}");
+        }
+        for text in
+            ["database is locked: SQLITE_BUSY", "disk I/O error: SQLITE_IOERR", "database or disk is full: SQLITE_FULL"]
+        {
+            let told = StorageError::told(text.to_owned());
+            assert_eq!((told.is_lasting(), told.cause()), (false, "store_error"), "{text}");
+        }
+        let short = StorageError::Short("a message is missing");
+        assert_eq!((short.is_lasting(), short.cause()), (true, "short_read"));
+    }
 }
