@@ -312,7 +312,9 @@ impl Host {
     pub fn close_reader(self: &Rc<Self>, id: u64, ending: Ending) {
         let closed = self.readers.open.try_borrow_mut().ok().and_then(|mut open| open.remove(&id));
         let Some(closed) = closed else { return };
-        if let Ok(mut unsent) = self.readers.unsent.try_borrow_mut()
+        // On the wire every ending is a frame, which must not be lost with its head.
+        if closed.dialect == Dialect::Chat
+            && let Ok(mut unsent) = self.readers.unsent.try_borrow_mut()
             && let Some((_, ended)) = unsent.get_mut(&id)
         {
             *ended = Some(ending);
