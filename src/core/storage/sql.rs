@@ -43,30 +43,27 @@ pub trait Sql {
 /// Most rows of one page of blocks. More than the parts of the largest chunk that a request body of 100 MB can hold.
 const PAGE_ROWS: u64 = 128;
 
+/// One look-up of runs: the columns that every version has, then what its tables hold of the others.
+macro_rules! run_columns {
+    ($later:literal, $tail:literal) => {
+        concat!(
+            "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
+             attempts, vocabulary, agent, started, ended, error, retry_after_ms, ",
+            $later,
+            " FROM run ",
+            $tail
+        )
+    };
+}
+
 /// A look-up of runs, for the tables of each version: 1, 2 (with `push`), 3 to 5 (with `error_text`), and 6 (with what outlives an object).
 macro_rules! select_run {
     ($tail:literal) => {
         [
-            concat!(
-                "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, NULL, NULL, NULL, NULL, NULL FROM run ",
-                $tail
-            ),
-            concat!(
-                "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, NULL, NULL, NULL, NULL FROM run ",
-                $tail
-            ),
-            concat!(
-                "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text, NULL, NULL, NULL FROM run ",
-                $tail
-            ),
-            concat!(
-                "SELECT turn, id, status, entry, request_key, input_hash, start, end_, message_index, message_id, lease_until, epoch, \
-                 attempts, vocabulary, agent, started, ended, error, retry_after_ms, push, error_text, deaths, again_at, unfollowed FROM run ",
-                $tail
-            ),
+            run_columns!("NULL, NULL, NULL, NULL, NULL", $tail),
+            run_columns!("push, NULL, NULL, NULL, NULL", $tail),
+            run_columns!("push, error_text, NULL, NULL, NULL", $tail),
+            run_columns!("push, error_text, deaths, again_at, unfollowed", $tail),
         ]
     };
 }
