@@ -10,10 +10,10 @@ export async function readSeed(origin, id) {
 }
 
 /**
- * The runtime for `<AssistantRuntimeProvider>`. `seed` is what `readSeed` gave; `onDrop` is called when the connection breaks: read the seed
- * anew and show the page under another `key`.
+ * The runtime for `<AssistantRuntimeProvider>`. `seed` is what `readSeed` gave. `onOpened` is called when the first reconnect is answered:
+ * send from then on. `onDrop` is called when the connection breaks: read the seed anew and show the page under another `key`.
  */
-export function useRejoinRuntime(origin, id, seed, { onDrop, ...options }) {
+export function useRejoinRuntime(origin, id, seed, { onOpened, onDrop, ...options }) {
   const leaves = useRef(false)
   useEffect(() => {
     leaves.current = false
@@ -35,7 +35,9 @@ export function useRejoinRuntime(origin, id, seed, { onDrop, ...options }) {
         // Cancel only closes the page's own socket. This stops the reply, unless it is the page that goes.
         const stop = () => fetch(`${session}/stop`, { method: 'POST' }).catch(() => {})
         init.signal?.addEventListener('abort', () => leaves.current || (stopped = stop()))
-        return fetch(url, init)
+        const answer = await fetch(url, init)
+        onOpened?.()
+        return answer
       },
     })
   }, [origin, id, seed])

@@ -68,9 +68,11 @@ const deeds = (runtime) => ({
 export async function mount(root, { origin, id }) {
   const page = watched()
   const first = await readSeed(origin, id)
+  const reconnected = Promise.withResolvers()
+  const onOpened = reconnected.resolve
   let [runtime, retry] = []
   function Page({ seed, onDrop }) {
-    return <Thread runtime={useRejoinRuntime(origin, id, seed, { onDrop, sendAutomaticallyWhen })} page={page} hand={(now) => (runtime = now)} />
+    return <Thread runtime={useRejoinRuntime(origin, id, seed, { onOpened, onDrop, sendAutomaticallyWhen })} page={page} hand={(now) => (runtime = now)} />
   }
   function App() {
     const [{ seed, visit }, show] = useState({ seed: first, visit: 0 })
@@ -79,7 +81,7 @@ export async function mount(root, { origin, id }) {
   }
   const mounted = createRoot(root)
   mounted.render(<App />)
-  return { ...page, ...deeds(() => runtime), opened: page.drawn, unmount: () => (clearTimeout(retry), mounted.unmount()) }
+  return { ...page, ...deeds(() => runtime), opened: Promise.all([page.drawn, reconnected.promise]), unmount: () => (clearTimeout(retry), mounted.unmount()) }
 }
 
 /** `useChatRuntime` with the storage that assistant-ui brings: it remembers the stream that this tab began by its response's header. */

@@ -36,9 +36,13 @@ export async function mountPlain(root, { origin, id }) {
   const seed = await fetch(`${session}/snapshot?seed=1`)
   const { messages } = seed.status === 404 ? { messages: [] } : await seed.json()
   let chat
-  const transport = new DefaultChatTransport({ api: `${origin}/api/chat` })
+  const reconnected = Promise.withResolvers()
+  const transport = new DefaultChatTransport({
+    api: `${origin}/api/chat`,
+    fetch: (...request) => fetch(...request).finally(reconnected.resolve),
+  })
   const unmount = show(root, { id, messages, resume: true, transport, sendAutomaticallyWhen }, page, (now) => (chat = now))
   const stop = () => fetch(`${session}/stop`, { method: 'POST' })
   const closeSocket = () => chat.stop()
-  return { ...page, ...deeds(() => chat, stop), closeSocket, opened: page.drawn, unmount: () => (void chat.stop(), unmount()) }
+  return { ...page, ...deeds(() => chat, stop), closeSocket, opened: Promise.all([page.drawn, reconnected.promise]), unmount: () => (void chat.stop(), unmount()) }
 }
