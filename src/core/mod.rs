@@ -5,6 +5,7 @@
 //!
 //! What happens to them:
 //! * [`session`]: the machine. Commands in, refusals or effects out; [`command`] has both.
+//! * [`engine`]: one object as a machine without I/O, and the turn that every driver of it makes.
 //! * [`log`]: numbers, tickets, durable head, memory tail; [`frame`] is a stored chunk's form, [`block`] its place in rows.
 //! * [`batch`]: when a producer's records are flushed. [`pulse`]: what of its connection is a sign of life. [`vigil`]: whether a silence is a
 //!   producer's, or the watch's own. [`busy`]: what a send does that finds a reply under way.
@@ -29,6 +30,7 @@ pub mod command;
 pub mod config;
 pub mod counters;
 pub mod digest;
+pub mod engine;
 pub mod error;
 pub mod event_stream;
 pub mod frame;

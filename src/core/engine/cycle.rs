@@ -1,0 +1,242 @@
+//! One turn, the same for every driver: all events that wait, then what follows from the state, then the actions in their order.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::action::{Action, Rests};
+use super::answer::Answer;
+use super::entropy::Entropy;
+use super::event::Event;
+use super::ids::Exchange;
+use super::registry::Registry;
+use super::{Engine, Turn};
+use crate::core::error::Code;
+use crate::core::log::Ticket;
+use crate::core::time::UnixMillis;
+
+/// What surrounds a turn.
+pub struct Surroundings<'a, S: ?Sized> {
+    /// The moment.
+    pub now: UnixMillis,
+    /// The object's rows.
+    pub storage: &'a S,
+    /// Randomness.
+    pub entropy: &'a mut dyn Entropy,
+}
+
+/// A response that waits for a ticket, and everything that was said of it meanwhile.
+#[derive(Debug)]
+struct Held {
+    rests: Rests,
+    actions: Vec<Action>,
+}
+
+/// Between a driver and its engine: the events that wait, who is owed an end, what rests on a ticket, and the one `sync` in flight.
+#[derive(Debug)]
+pub struct Cycle<C> {
+    events: VecDeque<Event<C>>,
+    registry: Registry,
+    held: BTreeMap<Exchange, Held>,
+    /// What was said in this turn so far. A panic loses only what its own event has said.
+    said: Vec<Action>,
+    /// What leaves in this turn because its ticket has come, or will not.
+    released: Vec<Action>,
+    /// The ticket whose `sync` is under way.
+    in_flight: Option<Ticket>,
+    /// A later one, asked for meanwhile.
+    wanted: Option<Ticket>,
+}
+
+impl<C> Default for Cycle<C> {
+    fn default() -> Self {
+        Self {
+            events: VecDeque::new(),
+            registry: Registry::default(),
+            held: BTreeMap::new(),
+            said: Vec::new(),
+            released: Vec::new(),
+            in_flight: None,
+            wanted: None,
+        }
+    }
+}
+
+impl<C> Cycle<C> {
+    /// Something happened.
+    pub fn tell(&mut self, event: Event<C>) {
+        self.events.push_back(event);
+    }
+
+    /// Whether something was told that no turn has heard.
+    pub fn has_news(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The requests that are not over.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Whether the `sync` that was asked for is under way.
+    pub fn is_syncing(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// One turn. The actions are to be carried out in the order in which they come.
+    pub fn turn<E: Engine<Call = C>>(
+        &mut self,
+        engine: &mut E,
+        surroundings: Surroundings<'_, E::Storage>,
+    ) -> Vec<Action> {
+        self.turn_with(engine, surroundings, |_, _| ()).1
+    }
+
+    /// One turn with a deed of the driver's own behind the events: for what is not an event.
+    pub fn turn_with<E: Engine<Call = C>, T>(
+        &mut self,
+        engine: &mut E,
+        surroundings: Surroundings<'_, E::Storage>,
+        deed: impl FnOnce(&mut E, &mut Turn<'_, E::Storage>) -> T,
+    ) -> (T, Vec<Action>) {
+        let Surroundings { now, storage, entropy } = surroundings;
+        while let Some(event) = self.events.pop_front() {
+            if self.hears(&event) {
+                let mut turn = Turn::new(now, storage, &mut *entropy);
+                engine.handle(event, &mut turn);
+                self.keep(turn);
+            }
+        }
+        let mut turn = Turn::new(now, storage, &mut *entropy);
+        let done = deed(engine, &mut turn);
+        engine.turn_over(&mut turn);
+        self.keep(turn);
+        (done, self.close())
+    }
+
+    /// Takes note of an event; `false` when it is of a request that is over.
+    fn hears(&mut self, event: &Event<C>) -> bool {
+        match event {
+            Event::Asked { exchange, .. } => self.registry.begins(*exchange),
+            Event::Body { exchange, .. } => return self.registry.hears(*exchange),
+            Event::Left(exchange) => {
+                self.held.remove(exchange);
+                return self.registry.left(*exchange);
+            }
+            Event::Durable(ticket) => {
+                self.in_flight = None;
+                self.release(*ticket);
+            }
+            Event::NotDurable(_) => {
+                self.in_flight = None;
+                self.give_up();
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn keep<S: ?Sized>(&mut self, turn: Turn<'_, S>) {
+        self.said.extend(turn.actions);
+        turn.parked.into_iter().for_each(|exchange| self.registry.awaits(exchange));
+    }
+
+    /// What rests on no more than this leaves.
+    fn release(&mut self, ticket: Ticket) {
+        let ready = self.held.extract_if(.., |_, held| held.rests.ticket <= ticket);
+        self.released.extend(ready.flat_map(|(_, held)| held.actions));
+    }
+
+    /// What waits for a ticket that will not come is answered as it was said for this case.
+    fn give_up(&mut self) {
+        for (exchange, held) in std::mem::take(&mut self.held) {
+            self.registry.left(exchange);
+            self.released.push(Action::Answer { exchange, answer: held.rests.otherwise, rests: None });
+        }
+    }
+
+    fn close(&mut self) -> Vec<Action> {
+        let mut done = std::mem::take(&mut self.released);
+        let (mut alarm, mut timer) = (None, None);
+        for mut action in sorted(std::mem::take(&mut self.said)) {
+            if !self.registry.permits(&mut action) {
+                continue;
+            }
+            match action {
+                Action::Sync(ticket) => self.wanted = self.wanted.max(Some(ticket)),
+                Action::Arm(at) => alarm = Some(at),
+                Action::Timer(at) => timer = Some(at),
+                action => done.extend(self.held_back(action)),
+            }
+        }
+        done.extend(self.lost());
+        self.registry.turn_over();
+        done.extend(alarm.map(Action::Arm));
+        done.extend(timer.map(Action::Timer));
+        done.extend(self.next_sync());
+        sorted(done)
+    }
+
+    /// The action, unless its response waits for a ticket: then it waits as well.
+    fn held_back(&mut self, action: Action) -> Option<Action> {
+        match action {
+            Action::Answer { exchange, answer, rests: Some(rests) } => {
+                let actions = vec![Action::Answer { exchange, answer, rests: None }];
+                self.held.insert(exchange, Held { rests, actions });
+                None
+            }
+            Action::Open { exchange, head, rests: Some(rests) } => {
+                let actions = vec![Action::Open { exchange, head, rests: None }];
+                self.held.insert(exchange, Held { rests, actions });
+                None
+            }
+            Action::Give { mut to, bytes, more } => {
+                to.retain(|exchange| match self.held.get_mut(exchange) {
+                    Some(held) => {
+                        held.actions.push(Action::Give { to: vec![*exchange], bytes: bytes.clone(), more });
+                        false
+                    }
+                    None => true,
+                });
+                (!to.is_empty()).then_some(Action::Give { to, bytes, more })
+            }
+            Action::Close(exchange) | Action::Break(exchange) => match self.held.get_mut(&exchange) {
+                Some(held) => {
+                    held.actions.push(action);
+                    None
+                }
+                None => Some(action),
+            },
+            action => Some(action),
+        }
+    }
+
+    /// Requests that an error path has lost.
+    fn lost(&mut self) -> Vec<Action> {
+        let lost = self.registry.lost().into_iter();
+        let answers = lost.map(|exchange| {
+            self.registry.left(exchange);
+            Action::Answer { exchange, answer: Answer::error(Code::FrameworkInternalError), rests: None }
+        });
+        answers.collect()
+    }
+
+    /// At most one `sync` is in flight; what was asked for meanwhile is the next.
+    fn next_sync(&mut self) -> Option<Action> {
+        if self.in_flight.is_some() {
+            return None;
+        }
+        self.in_flight = self.wanted.take();
+        self.in_flight.map(Action::Sync)
+    }
+
+    /// The turn has panicked: the image is thrown away, and whoever the panic has left without an answer gets one. The driver lets a turn
+    /// follow, in which the engine goes on from its rows.
+    pub fn panicked<E: Engine<Call = C>>(&mut self, engine: &mut E) -> Vec<Action> {
+        engine.throw_away();
+        self.close()
+    }
+}
+
+fn sorted(mut actions: Vec<Action>) -> Vec<Action> {
+    actions.sort_by_key(Action::order);
+    actions
+}
