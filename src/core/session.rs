@@ -93,6 +93,7 @@ pub struct Session {
     log: Log,
     view: View,
     pending: VecDeque<Pending>,
+    tickets: Ticket,
 }
 
 impl Session {
@@ -101,7 +102,10 @@ impl Session {
     /// A run whose producer is outside goes on: renew its lease, because nobody could have. Any other that was running had its producer in
     /// the object that is gone, unless `producer_alive` says that only the rows were read
     /// again. Then renew the run's lease at once: renewals are in no row.
-    pub fn load(stored: Option<Stored>, policy: Policy, producer_alive: bool) -> Self {
+    ///
+    /// `tickets` is the first ticket to hand out: [`Session::next_ticket`] of the memory before, so that a confirmation which is under way
+    /// for that one confirms nothing of this one.
+    pub fn load(stored: Option<Stored>, policy: Policy, producer_alive: bool, tickets: Ticket) -> Self {
         let Some(Stored { session, run, checkpoint, truncated, last_block, calls, held, queue }) = stored else {
             return Self {
                 row: None,
@@ -118,6 +122,7 @@ impl Session {
                 log: Log::load(Cursor::START, Cursor::START, None),
                 view: View::default(),
                 pending: VecDeque::new(),
+                tickets,
             };
         };
         let head = last_block.as_ref().map_or(session.floor, |(block, _)| block.last.cursor());
@@ -147,6 +152,7 @@ impl Session {
             queue,
             view,
             pending: VecDeque::new(),
+            tickets,
         }
     }
 
@@ -183,6 +189,11 @@ impl Session {
     /// Whether writes are waiting for their confirmation.
     pub fn is_unconfirmed(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// The ticket that the next writes get. Read before a memory is thrown away: the next one is loaded with it.
+    pub fn next_ticket(&self) -> Ticket {
+        self.tickets
     }
 
     /// The session, when it exists and is the caller's.
@@ -380,7 +391,8 @@ impl Session {
 
     /// As [`Session::effects`], when the current run took the place of another.
     fn effects_of(&mut self, writes: Vec<Write>, ended: Option<RunView>) -> Effects {
-        let ticket = Ticket::fresh();
+        let ticket = self.tickets;
+        self.tickets = ticket.next();
         let chunks = self.log.head().get().saturating_sub(self.view.stored().get());
         if let (Some(row), Some(run)) = (&self.row, &self.run) {
             let head = self.log.head();

@@ -82,6 +82,8 @@ pub struct Host {
     session: RefCell<Option<Session>>,
     /// Rises whenever the memory is thrown away: a ticket of an older memory confirms nothing.
     generation: Cell<u64>,
+    /// The first ticket of the next memory.
+    tickets: Cell<Ticket>,
     unconfirmed: Cell<Option<Ticket>>,
     syncing: Cell<bool>,
     /// Requests that answer once everything written before them is durable.
@@ -117,6 +119,7 @@ impl Host {
             object,
             session: RefCell::new(None),
             generation: Cell::new(0),
+            tickets: Cell::new(Ticket::FIRST),
             unconfirmed: Cell::new(None),
             syncing: Cell::new(false),
             waiting: RefCell::default(),
@@ -142,7 +145,7 @@ impl Host {
         if !loaded {
             let stored = self.storage.load()?;
             let alive = self.production.try_borrow().is_ok_and(|production| production.is_some());
-            let mut session = Session::load(stored, self.config.settings.policy(), alive);
+            let mut session = Session::load(stored, self.config.settings.policy(), alive, self.tickets.get());
             // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object, or outside.
             let lives = |run: &RunRow| alive || run.push.is_some();
             if let Some(run) = session.run().filter(|run| lives(run)) {
@@ -212,8 +215,10 @@ impl Host {
         if let Ok(mut known) = self.attempts.try_borrow_mut() {
             *known = None;
         }
-        if let Ok(mut slot) = self.session.try_borrow_mut() {
-            *slot = None;
+        if let Ok(mut slot) = self.session.try_borrow_mut()
+            && let Some(session) = slot.take()
+        {
+            self.tickets.set(session.next_ticket());
         }
         self.held.set(true);
         self.unconfirmed.set(None);

@@ -6,6 +6,7 @@ use crate::core::caller::Caller;
 use crate::core::command::Due;
 use crate::core::frame;
 use crate::core::ids::{Cursor, RequestKey};
+use crate::core::log::Ticket;
 use crate::core::run::RunStatus;
 use crate::core::session::{Session, StreamStatus};
 use crate::core::snapshot::{self, Reconnect};
@@ -161,7 +162,8 @@ impl World {
 
     /// The rows give the same session at any time.
     fn check_reload(&self, facts: &Facts) {
-        let (session, again) = (&self.session, Session::load(self.storage.load().unwrap(), POLICY, true));
+        let (session, again) =
+            (&self.session, Session::load(self.storage.load().unwrap(), POLICY, true, Ticket::FIRST));
         self.same_run(&again);
         assert_eq!(again.checkpoint(), session.checkpoint());
         assert_eq!((again.truncated(), again.queue()), (session.truncated(), session.queue()));

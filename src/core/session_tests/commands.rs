@@ -5,6 +5,7 @@ use crate::core::caller::Caller;
 use crate::core::command::{Due, NotFound, StartRefused, StopTarget, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::{RunId, Sequence, SequenceOutOfRange};
+use crate::core::log::Ticket;
 use crate::core::retention::{Kept, Policy};
 use crate::core::run::{Fence, Outcome, RunStatus};
 use crate::core::session::{Session, StreamStatus};
@@ -13,7 +14,7 @@ use crate::core::time::{Millis, UnixMillis};
 
 #[test]
 fn a_start_is_one_transaction_that_begins_with_the_session() {
-    let mut session = Session::load(None, POLICY, false);
+    let mut session = Session::load(None, POLICY, false, Ticket::FIRST);
     let started = start(&mut session, "r1", &[chunk("run_started")]).unwrap();
     assert_eq!((started.message_id.as_str(), started.start), ("msg_salt_1_1", at(0)));
     let [
@@ -68,7 +69,7 @@ fn a_full_log_refuses_and_changes_nothing() {
         held: Vec::new(),
         queue: Vec::new(),
     };
-    let mut session = Session::load(Some(stored), POLICY, false);
+    let mut session = Session::load(Some(stored), POLICY, false, Ticket::FIRST);
     session.retain(NOW, &Kept { bytes: 10, runs: Vec::new() }, 0);
     let full = StartRefused::Full(SequenceOutOfRange);
     assert_eq!(start(&mut session, "r2", &[chunk("a"), chunk("b")]).unwrap_err(), full);
@@ -100,19 +101,22 @@ fn of_several_commits_the_last_is_written_with_its_own_cursor() {
 fn a_confirmation_from_before_a_reload_confirms_nothing_after_it() {
     let (storage, mut session, fence) = started();
     let old: Vec<_> = (0..5).map(|_| session.append(&fence, &[chunk("lost")]).unwrap().ticket).collect();
-    let mut session = reload(&storage);
-    session.append(&fence, &[chunk("new")]).unwrap();
+    let mut session = Session::load(storage.load().unwrap(), POLICY, true, session.next_ticket());
+    session.retain(NOW, &storage.kept(session.log().floor()).unwrap(), 0);
+    let own = session.append(&fence, &[chunk("new")]).unwrap().ticket;
     old.into_iter().for_each(|ticket| session.confirmed(ticket));
     assert_eq!((session.view().durable(), session.log().head()), (at(1), at(2)));
+    session.confirmed(own);
+    assert_eq!(session.view().durable(), at(2));
 }
 
 #[test]
 fn a_run_found_running_is_orphaned_unless_its_producer_lives() {
     let (storage, _, fence) = started();
-    let dead = Session::load(storage.load().unwrap(), POLICY, false);
+    let dead = Session::load(storage.load().unwrap(), POLICY, false, Ticket::FIRST);
     assert_eq!(dead.due(NOW), Some(Due::Orphaned(fence.clone())));
     let later = NOW.after(Millis::new(45_000));
-    let mut alive = Session::load(storage.load().unwrap(), POLICY, true);
+    let mut alive = Session::load(storage.load().unwrap(), POLICY, true, Ticket::FIRST);
     assert_eq!(alive.due(later), Some(Due::Lapsed(fence.clone())), "renewals are in no row");
     alive.renew(later, &fence);
     assert_eq!(alive.due(later), None);
@@ -131,7 +135,7 @@ fn the_alarm_is_the_first_lease_then_every_keep_alive() {
         "a dead run waits no longer than a lease"
     );
     let patient = Policy { lease: Millis::new(600_000), ..POLICY };
-    let mut long = Session::load(storage.load().unwrap(), patient, true);
+    let mut long = Session::load(storage.load().unwrap(), patient, true, Ticket::FIRST);
     assert_eq!(long.alarm(NOW), Some(NOW.after(Millis::new(60_000))), "a long lease does not put keep-alives off");
     assert_eq!(long.alarm(UnixMillis::new(0)), Some(UnixMillis::new(60_000)), "nor does a clock that was set back");
     long.finish(NOW, &fence, Outcome::Failed(Code::ProducerLost), &[]).unwrap();
@@ -148,7 +152,7 @@ fn not_yours_is_not_there() {
         assert_eq!(session.delete(&other), Err(NotFound));
     }
     assert_eq!(session.stop_target(&me(), Some("older")), Ok(StopTarget::Stale));
-    assert_eq!(Session::load(None, POLICY, false).delete(&me()), Err(NotFound));
+    assert_eq!(Session::load(None, POLICY, false, Ticket::FIRST).delete(&me()), Err(NotFound));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::command::{Entry, Input, Start, StartRefused, Started};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId};
+use crate::core::log::Ticket;
 use crate::core::record::{Commit, Record};
 use crate::core::retention::Policy;
 use crate::core::run::{Fence, Vocabulary};
@@ -69,7 +70,7 @@ pub fn start(session: &mut Session, run: &str, opening: &[Record]) -> Result<Sta
 
 /// A session with one running run that has one chunk, stored and confirmed.
 pub fn started() -> (Double, Session, Fence) {
-    let (storage, mut session) = (Double::new(), Session::load(None, POLICY, false));
+    let (storage, mut session) = (Double::new(), Session::load(None, POLICY, false, Ticket::FIRST));
     let started = start(&mut session, "r1", &[chunk("run_started")]).unwrap();
     storage.apply(&started.effects.writes).unwrap();
     storage.sync();
@@ -79,7 +80,7 @@ pub fn started() -> (Double, Session, Fence) {
 
 /// The session that the rows tell of, in an object whose producer lives; its size was looked up.
 pub fn reload(storage: &dyn Storage) -> Session {
-    let mut session = Session::load(storage.load().unwrap(), POLICY, true);
+    let mut session = Session::load(storage.load().unwrap(), POLICY, true, Ticket::FIRST);
     session.retain(NOW, &storage.kept(session.log().floor()).unwrap(), 0);
     session
 }

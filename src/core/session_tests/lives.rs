@@ -3,6 +3,7 @@
 use super::examples::{LEASE, NOW, POLICY, me, send, started};
 use crate::core::command::{Due, Start, StopTarget, WriteRefused};
 use crate::core::ids::RunId;
+use crate::core::log::Ticket;
 use crate::core::retention::Policy;
 use crate::core::run::{Fence, Outcome, Vocabulary};
 use crate::core::session::Session;
@@ -20,11 +21,11 @@ fn later(ms: u64) -> UnixMillis {
 /// An object that comes after one that died.
 fn reborn(storage: &Double, policy: Policy) -> Session {
     storage.sync();
-    Session::load(storage.load().unwrap(), policy, false)
+    Session::load(storage.load().unwrap(), policy, false, Ticket::FIRST)
 }
 
 fn run_of(policy: Policy) -> (Double, Session, Fence) {
-    let (storage, mut session) = (Double::new(), Session::load(None, policy, false));
+    let (storage, mut session) = (Double::new(), Session::load(None, policy, false, Ticket::FIRST));
     let start = Start {
         now: NOW,
         caller: &me(),

@@ -5,6 +5,7 @@ use crate::core::caller::Caller;
 use crate::core::command::{Abandoned, Due, Entry, Input, Start, StartRefused, Started, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::{MessageId, RunId};
+use crate::core::log::Ticket;
 use crate::core::record::{Commit, Record};
 use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
 use crate::core::session::Session;
@@ -41,7 +42,7 @@ fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, Star
 
 /// A pushed run with two messages before it and an opening of two chunks.
 fn pushed() -> (Double, Session, Fence) {
-    let (storage, mut session) = (Double::new(), Session::load(None, POLICY, false));
+    let (storage, mut session) = (Double::new(), Session::load(None, POLICY, false, Ticket::FIRST));
     let started = begin(&mut session, "r1", brings(2, false, None)).unwrap();
     assert_eq!((started.message_id.as_str(), started.start), ("msg_salt_1_2", at(0)));
     storage.apply(&started.effects.writes).unwrap();
@@ -66,7 +67,7 @@ fn own(through: u64, ids: &[&str], state: Option<&str>) -> PushCommit {
 }
 
 fn restarted(storage: &Double) -> Session {
-    let mut session = Session::load(storage.load().unwrap(), POLICY, false);
+    let mut session = Session::load(storage.load().unwrap(), POLICY, false, Ticket::FIRST);
     measure(storage, &mut session);
     session
 }
@@ -318,6 +319,6 @@ fn a_terminal_tells_what_is_durable() {
     session.confirmed(second);
     let two = Some(("r2".to_owned(), Some("{\"output\":2}".to_owned()), Some("2".to_owned())));
     assert_eq!(said(&session), two);
-    let loaded = Session::load(storage.load().unwrap(), POLICY, true);
+    let loaded = Session::load(storage.load().unwrap(), POLICY, true, Ticket::FIRST);
     assert_eq!(said(&loaded), two, "and it is read again");
 }

@@ -8,6 +8,7 @@ use super::world::{POLICY, World, fence_of, lease_of};
 use crate::core::command::{Effects, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, RunId};
+use crate::core::log::Ticket;
 use crate::core::record::{Commit, Record};
 use crate::core::run::{Fence, Outcome, RunStatus};
 use crate::core::session::Session;
@@ -294,7 +295,7 @@ impl World {
 
     fn check_numbers(&self, run: &Run, taken: u64, noted: u64) {
         let (fence, stale) = (fence_of(run), Fence { epoch: run.epoch + 1, run: run.id.clone() });
-        let again = Session::load(self.storage.load().unwrap(), POLICY, false);
+        let again = Session::load(self.storage.load().unwrap(), POLICY, false, Ticket::FIRST);
         let running = run.status == RunStatus::Running;
         let expected = if running { Ok(taken) } else { Err(WriteRefused::Ended) };
         for session in [&self.session, &again] {

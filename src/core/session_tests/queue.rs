@@ -9,6 +9,7 @@ use crate::core::caller::Caller;
 use crate::core::command::{Entry, Input, Start, StartRefused};
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, MessageId, RunId};
+use crate::core::log::Ticket;
 use crate::core::reader::{Next, Reader, Scope, Terminal};
 use crate::core::run::{Outcome, OwnPause, RunStatus, Vocabulary};
 use crate::core::session::Session;
@@ -171,7 +172,7 @@ fn messages_wait_for_a_live_run_and_are_answered_in_their_order() {
     assert_eq!(format!("{session:?}"), before);
     let next = start_queued(&mut session, "q-u2", "u2").unwrap();
     storage.apply(&next.effects.writes).unwrap();
-    let reloaded = Session::load(storage.load().unwrap(), POLICY, true);
+    let reloaded = Session::load(storage.load().unwrap(), POLICY, true, Ticket::FIRST);
     assert_eq!(reloaded.queue().iter().map(|row| row.message.as_str()).collect::<Vec<_>>(), ["u3"]);
     assert_eq!(reloaded.message_count(), 2, "U1, which nobody answered, and U2");
 }
@@ -190,7 +191,7 @@ fn a_run_that_waits_for_clients_or_for_itself_keeps_the_queue_waiting() {
 
 #[test]
 fn nothing_waits_where_nothing_runs() {
-    let mut session = Session::load(None, POLICY, false);
+    let mut session = Session::load(None, POLICY, false, Ticket::FIRST);
     let row = waiting(&session, "u1");
     assert_eq!(session.enqueue(&me(), row).unwrap_err().code(), Code::StateSessionNotFound);
     let (_, mut session, fence) = started();
@@ -234,7 +235,7 @@ fn what_is_given_up_ends_the_responses_that_wait_for_it_once_that_is_durable() {
 fn an_idle_session_waits_for_its_youngest_message() {
     let (storage, _, fence) = started();
     let policy = crate::core::retention::Policy { ttl: Some(Millis::new(1_000)), ..POLICY };
-    let mut session = Session::load(storage.load().unwrap(), policy, true);
+    let mut session = Session::load(storage.load().unwrap(), policy, true, Ticket::FIRST);
     session.retain(NOW, &storage.kept(at(0)).unwrap(), 0);
     session.finish(NOW, &fence, Outcome::Suspended, &[]).unwrap();
     let late = NOW.after(LEASE).after(Millis::new(500));

@@ -3,6 +3,7 @@
 use super::examples::{LEASE, NOW, POLICY, at, chunk, me, reload, start, started};
 use crate::core::command::{Effects, WriteRefused};
 use crate::core::ids::Cursor;
+use crate::core::log::Ticket;
 use crate::core::retention::{Kept, KeptRun, Policy};
 use crate::core::run::{Fence, Outcome, RunStatus};
 use crate::core::session::Session;
@@ -24,7 +25,7 @@ fn retain(storage: &dyn Storage, session: &mut Session, now: UnixMillis, wanted:
 
 /// Two finished runs, the chunks 1 to 3 and 4 to 6, the second of which ended a second later; a third that runs, 7 and 8.
 fn three_runs(storage: &dyn Storage, policy: Policy) -> (Session, Fence) {
-    let mut session = Session::load(None, policy, false);
+    let mut session = Session::load(None, policy, false, Ticket::FIRST);
     for (run, ended) in [("r1", NOW), ("r2", NOW.after(Millis::new(1_000)))] {
         let started = start(&mut session, run, &[chunk("a"), chunk("b")]).unwrap();
         keep(storage, &mut session, started.effects);
@@ -74,12 +75,12 @@ fn the_alarm_is_armed_for_what_a_run_leaves_behind() {
     let retention = NOW.after(POLICY.retention);
     assert_eq!(session.alarm(NOW), Some(retention));
     keep(&storage, &mut session, effects);
-    let mut session = Session::load(storage.load().unwrap(), POLICY, false);
+    let mut session = Session::load(storage.load().unwrap(), POLICY, false, Ticket::FIRST);
     assert_eq!(session.alarm(NOW), Some(retention), "a load knows the last run");
     let effects = retain(&storage, &mut session, retention, 0).unwrap();
     keep(&storage, &mut session, effects);
     assert_eq!(session.alarm(retention), None);
-    let cut = Session::load(storage.load().unwrap(), POLICY, false);
+    let cut = Session::load(storage.load().unwrap(), POLICY, false, Ticket::FIRST);
     assert_eq!((cut.alarm(retention), cut.log().head(), cut.log().floor()), (None, at(1), at(1)));
     assert!(!cut.retains(retention), "there is nothing to measure");
 }
@@ -141,12 +142,12 @@ fn a_run_that_is_too_large_by_itself_is_refused_until_it_ends() {
 #[test]
 fn a_loaded_session_measures_before_it_grows() {
     let (storage, _, fence) = full();
-    let mut session = Session::load(storage.load().unwrap(), POLICY, true);
+    let mut session = Session::load(storage.load().unwrap(), POLICY, true, Ticket::FIRST);
     let Err(WriteRefused::NoRoom { wanted }) = session.append(&fence, &[chunk("d")]) else { panic!("unmeasured") };
     assert!(session.retains(NOW));
     assert_eq!(retain(&storage, &mut session, NOW, wanted), None, "there is room");
     assert!(!session.retains(NOW) && session.append(&fence, &[chunk("d")]).is_ok());
-    assert!(start(&mut Session::load(storage.load().unwrap(), POLICY, true), "r4", &[]).is_err());
+    assert!(start(&mut Session::load(storage.load().unwrap(), POLICY, true, Ticket::FIRST), "r4", &[]).is_err());
 }
 
 #[test]
@@ -154,12 +155,12 @@ fn an_idle_session_expires_and_a_running_one_never() {
     let (ttl, hour) = (Millis::new(5_000), NOW.after(Millis::new(3_600_000)));
     let policy = Policy { ttl: Some(ttl), ..POLICY };
     let (storage, mut session, fence) = started();
-    assert_eq!(Session::load(None, policy, false).alarm(NOW), None);
-    let mut running = Session::load(storage.load().unwrap(), policy, true);
+    assert_eq!(Session::load(None, policy, false, Ticket::FIRST).alarm(NOW), None);
+    let mut running = Session::load(storage.load().unwrap(), policy, true, Ticket::FIRST);
     assert!(!running.expired(hour) && running.expire(hour).is_none());
     let effects = session.finish(hour, &fence, Outcome::Completed, &[]).unwrap();
     storage.apply(&effects.writes).unwrap();
-    let mut idle = Session::load(storage.load().unwrap(), policy, false);
+    let mut idle = Session::load(storage.load().unwrap(), policy, false, Ticket::FIRST);
     assert_eq!(idle.alarm(hour), Some(hour.after(ttl)));
     assert!(!idle.expired(hour.after(Millis::new(4_999))) && idle.expired(hour.after(ttl)));
     assert_eq!(idle.expire(hour), None);
@@ -176,7 +177,8 @@ fn a_suspended_run_is_idle_from_its_pause_on() {
         let lease_until = paused.after(LEASE);
         crate::core::storage::RunRow { status: RunStatus::SuspendedClientTool, lease_until, ..run }
     });
-    let session = Session::load(Some(Stored { run, ..stored }), Policy { ttl: Some(ttl), ..POLICY }, false);
+    let session =
+        Session::load(Some(Stored { run, ..stored }), Policy { ttl: Some(ttl), ..POLICY }, false, Ticket::FIRST);
     let expiry = paused.after(LEASE).after(ttl);
     assert_eq!(session.alarm(paused), Some(expiry));
     assert!(!session.expired(paused.after(ttl)) && session.expired(expiry));

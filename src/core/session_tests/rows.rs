@@ -2,6 +2,7 @@
 
 use super::examples::{NOW, POLICY, chunk, chunk_of, commit, start};
 use crate::core::command::Effects;
+use crate::core::log::Ticket;
 use crate::core::run::Outcome;
 use crate::core::session::Session;
 use crate::core::storage::Storage;
@@ -12,7 +13,7 @@ const FLUSHES: u32 = 50;
 
 #[test]
 fn a_run_of_three_steps_and_fifty_flushes() {
-    let (storage, mut session) = (Native::open(), Session::load(None, POLICY, false));
+    let (storage, mut session) = (Native::open(), Session::load(None, POLICY, false, Ticket::FIRST));
     // The schema is written once in a session's life: the second run is counted.
     for (run, budget) in [("r1", None), ("r2", Some(u64::from(FLUSHES) + 12 + u64::from(FLUSHES) / 50))] {
         let mut rows = 0;

@@ -4,6 +4,7 @@
 use super::examples::{POLICY, at, me};
 use crate::core::command::{Due, Entry, Start, Started};
 use crate::core::ids::RunId;
+use crate::core::log::Ticket;
 use crate::core::run::{Fence, Vocabulary};
 use crate::core::session::Session;
 use crate::core::time::{Millis, UnixMillis};
@@ -36,7 +37,7 @@ enum First {
 
 impl Process {
     fn new() -> Self {
-        let mut session = Session::load(None, POLICY, false);
+        let mut session = Session::load(None, POLICY, false, Ticket::FIRST);
         let mut process = Self {
             fence: begin(&mut session),
             session,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::examples::{NOW, POLICY, at, chunk, commit, me, row, start, started};
 use crate::core::error::{Code, Failure};
 use crate::core::ids::CheckpointId;
+use crate::core::log::Ticket;
 use crate::core::run::{Outcome, RunStatus};
 use crate::core::session::{Session, StreamStatus};
 use crate::core::snapshot::{self, Reconnect, error_detail, fault_detail};
@@ -64,7 +65,7 @@ fn a_failure_is_told_alike_wherever_it_is_told() {
         storage.apply(&effects.writes).unwrap();
         assert_eq!(session.view().run().unwrap().fault, None, "nobody sees it before it is durable");
         session.confirmed(effects.ticket);
-        let reloaded = Session::load(storage.load().unwrap(), POLICY, false);
+        let reloaded = Session::load(storage.load().unwrap(), POLICY, false, Ticket::FIRST);
         for session in [&session, &reloaded] {
             let row = session.run().unwrap();
             let live = session.view().run().unwrap().fault.clone();
@@ -114,7 +115,7 @@ fn ended_and_failed() {
         }
         assert_eq!(snapshot(&storage, &session, false), expected);
         assert_eq!(snapshot(&storage, &session, true), expected, "nothing is in flight: a seed is the whole");
-        let reloaded = Session::load(storage.load().unwrap(), POLICY, false);
+        let reloaded = Session::load(storage.load().unwrap(), POLICY, false, Ticket::FIRST);
         assert_eq!(snapshot(&storage, &reloaded, false), expected, "the same from the rows");
     }
 }
@@ -139,7 +140,7 @@ fn stored(run: Option<RunStatus>, stream: StreamStatus) -> Session {
         held: Vec::new(),
         queue: Vec::new(),
     };
-    Session::load(Some(stored), POLICY, true)
+    Session::load(Some(stored), POLICY, true, Ticket::FIRST)
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn state_and_the_latest_rewind_are_told() {
         held: Vec::new(),
         queue: Vec::new(),
     };
-    let session = Session::load(Some(stored), POLICY, false);
+    let session = Session::load(Some(stored), POLICY, false, Ticket::FIRST);
     let body = snapshot::read(&session, &me(), "s1").unwrap().with_messages(&[], false).unwrap();
     assert_eq!(body["state"], json!({ "plan": ["a"] }));
     assert_eq!(body["latestTruncateCheckpointId"], "cp_salt_7");
@@ -215,7 +216,7 @@ fn a_reconnect_is_told_what_its_snapshot_lacks() {
     };
     let from = |session: &Session, cursors: [u64; 5]| cursors.map(|since| asked(session, Some(at(since))));
     let (_, mut session, fence) = started();
-    assert_eq!(asked(&Session::load(None, POLICY, false), Some(at(7))), "nothing", "no session");
+    assert_eq!(asked(&Session::load(None, POLICY, false, Ticket::FIRST), Some(at(7))), "nothing", "no session");
     assert_eq!((asked(&session, None), asked(&session, Some(at(1)))), ("whole", "whole"), "it says more");
     session.append(&fence, &[chunk("a"), commit(r#"{"id":"msg_salt_1"}"#, 1)]).unwrap();
     session.finish(NOW, &fence, Outcome::Suspended, &[chunk("b")]).unwrap();

@@ -6,6 +6,7 @@ use crate::core::command::{
 };
 use crate::core::error::{Code, Failure};
 use crate::core::ids::{MessageId, RunId, Sequence, SequenceOutOfRange};
+use crate::core::log::Ticket;
 use crate::core::record::Record;
 use crate::core::retention::{Kept, Policy};
 use crate::core::run::{Fence, Outcome, OwnPause, RunStatus, Vocabulary};
@@ -152,7 +153,7 @@ fn a_send_says_what_it_abandons() {
         StartRefused::AlreadyRunning(RunId::new("r1"))
     );
     assert_eq!(
-        begin(&mut Session::load(None, POLICY, false), "r2", abandoning("u2")).unwrap_err(),
+        begin(&mut Session::load(None, POLICY, false, Ticket::FIRST), "r2", abandoning("u2")).unwrap_err(),
         StartRefused::Conflict
     );
 }
@@ -204,7 +205,7 @@ fn a_start_that_finds_no_number_changes_nothing() {
     let stored = storage.load().unwrap().unwrap();
     let last = Sequence::new(Sequence::MAX).unwrap();
     let last_block = stored.last_block.map(|(block, len)| (BlockRow { last, ..block }, len));
-    let mut session = Session::load(Some(Stored { last_block, ..stored }), POLICY, true);
+    let mut session = Session::load(Some(Stored { last_block, ..stored }), POLICY, true, Ticket::FIRST);
     let before = format!("{session:?}");
     let retry = Entry::Rewind { keep: 1, input: None, cause: RewindCause::Retry };
     for entry in [abandoning("u2"), Entry::Results { message: Some("1".into()) }, retry] {
@@ -217,7 +218,8 @@ fn a_start_that_finds_no_number_changes_nothing() {
 fn a_last_word_before_a_pause_needs_room_like_any_other() {
     let (storage, _, fence) = started();
     let kept = storage.kept(at(0)).unwrap();
-    let mut session = Session::load(storage.load().unwrap(), Policy { max_bytes: kept.bytes + 9, ..POLICY }, true);
+    let mut session =
+        Session::load(storage.load().unwrap(), Policy { max_bytes: kept.bytes + 9, ..POLICY }, true, Ticket::FIRST);
     session.retain(NOW, &Kept { runs: Vec::new(), ..kept }, 0);
     let refused = session.finish(NOW, &fence, Outcome::Suspended, &[chunk("call")]);
     assert!(matches!(refused, Err(WriteRefused::NoRoom { .. })));

@@ -75,7 +75,7 @@ impl World {
         let now = UnixMillis::new(1_000_000);
         Self {
             storage: Double::new(),
-            session: Session::load(None, POLICY, false),
+            session: Session::load(None, POLICY, false, Ticket::FIRST),
             model: Model::new(),
             caller: Caller::Owner("me".into()),
             now,
@@ -132,7 +132,8 @@ impl World {
     }
 
     pub(super) fn load(&mut self, producer_alive: bool) {
-        self.session = Session::load(self.storage.load().unwrap(), POLICY, producer_alive);
+        let tickets = self.session.next_ticket();
+        self.session = Session::load(self.storage.load().unwrap(), POLICY, producer_alive, tickets);
         self.loads += 1;
         self.unsynced = None;
         let inside = self.model.latest().running().is_some_and(|run| run.push.is_none());

@@ -13,6 +13,7 @@ use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::command::{Abandoned, Entry, Input, Opening, RewindCause, Start};
 use crate::core::ids::{MessageId, RunId};
+use crate::core::log::Ticket;
 use crate::core::record::{Commit, Record};
 use crate::core::retention::{Kept, Policy};
 use crate::core::run::{Outcome, RunStatus, Vocabulary};
@@ -59,7 +60,12 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { storage: Double::new(), session: Session::load(None, POLICY, false), shown: BTreeMap::new(), count: 0 }
+        Self {
+            storage: Double::new(),
+            session: Session::load(None, POLICY, false, Ticket::FIRST),
+            shown: BTreeMap::new(),
+            count: 0,
+        }
     }
 
     fn message(&self, index: u32) -> Option<Value> {
@@ -224,7 +230,7 @@ proptest! {
                 Deed::Edit(owns) => world.rewind(true, &owns),
                 Deed::Reload => {
                     let stored = world.storage.load().unwrap();
-                    world.session = Session::load(stored, POLICY, false);
+                    world.session = Session::load(stored, POLICY, false, Ticket::FIRST);
                     // From here on it knows how large it is.
                     world.session.retain(NOW, &Kept { bytes: 0, runs: Vec::new() }, 0);
                 }
