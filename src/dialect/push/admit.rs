@@ -334,20 +334,12 @@ impl Admission {
         Ok(self.folded())
     }
 
-    /// What a commit at `cursor` covers. `stored`: the run's chunks behind `opened.at`, from the first, at least up to the cursor.
+    /// What a commit at `cursor` covers, once the run's chunks were replayed up to there.
     ///
     /// # Errors
     /// [`NotWhole`].
-    pub fn through<'a>(
-        opened: Opened,
-        stored: impl Iterator<Item = (Sequence, &'a Chunk)>,
-        cursor: Cursor,
-    ) -> Result<Folded, NotWhole> {
-        let mut admission = Self::new(opened);
-        for (sequence, chunk) in stored.take_while(|(sequence, _)| !cursor.lacks(*sequence)) {
-            admission.replay(sequence, chunk);
-        }
-        if admission.at == cursor { admission.here() } else { Err(NotWhole::NoSuchPlace) }
+    pub fn through(&self, cursor: Cursor) -> Result<Folded, NotWhole> {
+        if self.at == cursor { self.here() } else { Err(NotWhole::NoSuchPlace) }
     }
 
     /// The closing chunks of a run that ends here: what is open is closed. With `broken` (stopped, failed, dead) calls without a result get

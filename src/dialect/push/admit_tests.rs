@@ -2,7 +2,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::admit::*;
-use super::numbers::ProducerSeq;
 use super::reason::{NotWhole, Reason};
 use crate::core::call_ids::CallIds;
 use crate::core::chunk::CONTINUES;
@@ -242,13 +241,20 @@ fn approvals_are_named_after_their_run_and_answered_by_either_name() {
     assert_eq!(admit(&mut signed, request).text("approvalId"), Some("p"));
 }
 
+/// What a commit at this place covers: the run's chunks are read up to there.
+fn read_through(vocabulary: Vocabulary, log: &[Chunk], cursor: Cursor) -> Result<Folded, NotWhole> {
+    let mut admission = Admission::new(opened(vocabulary, None));
+    let stored = numbered(log).take_while(|(sequence, _)| !cursor.lacks(*sequence));
+    stored.for_each(|(sequence, chunk)| admission.replay(sequence, chunk));
+    admission.through(cursor)
+}
+
 /// What a commit of the run covers, whose chunks so far are these.
 fn covered(admission: &Admission, vocabulary: Vocabulary, log: &[Chunk]) -> Folded {
     match admission.commit().unwrap() {
         Covered::Here(folded) => folded,
         Covered::Through(Done { cursor, step_count }) => {
-            let through = Admission::through(opened(vocabulary, None), numbered(log), cursor).unwrap();
-            Folded { step_count, ..through }
+            Folded { step_count, ..read_through(vocabulary, log, cursor).unwrap() }
         }
     }
 }
@@ -324,10 +330,7 @@ fn a_commit_covers_whole_steps_and_a_place_in_a_part_is_refused() {
     assert_eq!((folded.cursor.get(), folded.step_count, &folded.state), (8, 1, &Some(json!({"n": 1}))));
     let parts = json!([{"type": "step-start"}, {"type": "text", "text": "hi", "state": "done"}]);
     assert_eq!(folded.message.as_ref().unwrap()["parts"], parts);
-    let through = |cursor| {
-        let opened = opened(Vocabulary::Ui, None);
-        Admission::through(opened, numbered(&log), Cursor::new(cursor).unwrap())
-    };
+    let through = |cursor| read_through(Vocabulary::Ui, &log, Cursor::new(cursor).unwrap());
     assert_eq!(through(8), Ok(folded));
     assert_eq!(through(9).unwrap().message.unwrap()["parts"].as_array().unwrap().len(), 3);
     assert_eq!(through(5).unwrap_err().to_string(), "the message is not whole here: the text part t is still open");
@@ -490,9 +493,7 @@ proptest! {
         let mut second = ui();
         let mut twice = admit_all(&mut second, &values[..cut]);
         let sent = &values[from..];
-        let number = ProducerSeq::parse(Some(&from.to_string())).unwrap();
-        let skip = number.stored_of(cut as u64, sent.len()).unwrap();
-        twice.extend(admit_all(&mut second, &sent[skip..]));
+        twice.extend(admit_all(&mut second, &sent[cut - from..]));
         prop_assert_eq!(stored(&twice), stored(&log));
         prop_assert_eq!(format!("{second:?}"), format!("{whole:?}"));
     }

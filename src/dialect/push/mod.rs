@@ -1,6 +1,6 @@
 //! The push protocol: a producer outside writes a run over HTTP. This file is the map of the room.
 //!
-//! * [`numbers`]: the `Producer-Epoch` and `Producer-Seq` headers, and which of a request's chunks are new.
+//! * [`numbers`]: the `Producer-Epoch` and `Producer-Seq` headers.
 //! * [`body`]: what the requests say; [`fields`] reads their keys. [`append`]: a JSON body of chunks; [`ndjson`]: one that stays open.
 //! * [`own_messages`]: the messages that requests bring, and that no id is there twice.
 //! * [`admit`]: what a pushed chunk becomes in the log, and the message that a commit folds; [`reason`] says why not,

@@ -63,28 +63,11 @@ impl ProducerSeq {
         self.0
     }
 
-    /// How many of the next `count` elements are stored already, when the run wants `expected` next.
-    ///
-    /// # Errors
-    /// [`Gap`] when elements before this one are missing.
-    pub fn stored_of(self, expected: u64, count: usize) -> Result<usize, Gap> {
-        let known = expected.checked_sub(self.0).ok_or(Gap { expected })?;
-        Ok(usize::try_from(known).unwrap_or(usize::MAX).min(count))
-    }
-
     /// The number of what comes `count` elements later.
     #[must_use]
     pub fn after(self, count: usize) -> Self {
         Self(self.0.saturating_add(u64::try_from(count).unwrap_or(u64::MAX)))
     }
-}
-
-/// Elements before the request's first one have not arrived.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("the run expects the number {expected} next")]
-pub struct Gap {
-    /// The number that the run wants next.
-    pub expected: u64,
 }
 
 fn parse(name: &'static str, header: Option<&str>) -> Result<u64, InvalidNumber> {
@@ -102,21 +85,12 @@ mod tests {
     fn headers_are_plain_whole_numbers() {
         assert_eq!(ProducerSeq::parse(Some("0")).unwrap().get(), 0);
         assert_eq!(ProducerSeq::parse(Some("9007199254740991")).unwrap().get(), MAX);
+        assert_eq!(ProducerSeq::parse(Some("4")).unwrap().after(2).get(), 6);
         assert_eq!(ProducerEpoch::parse(Some("4294967295")).unwrap().get(), u32::MAX);
         assert_eq!(ProducerSeq::parse(None), Err(InvalidNumber::Missing("Producer-Seq")));
         for text in ["", "-1", "+1", " 1", "1.0", "1e3", "0x1", "9007199254740992", "99999999999999999"] {
             assert_eq!(ProducerSeq::parse(Some(text)), Err(InvalidNumber::NotANumber("Producer-Seq")), "{text}");
         }
         assert_eq!(ProducerEpoch::parse(Some("4294967296")), Err(InvalidNumber::NotANumber("Producer-Epoch")));
-    }
-
-    #[test]
-    fn what_is_stored_is_skipped_and_a_gap_is_told() {
-        let first = |number: &str| ProducerSeq::parse(Some(number)).unwrap();
-        assert_eq!(first("3").stored_of(3, 5), Ok(0));
-        assert_eq!(first("0").stored_of(3, 5), Ok(3));
-        assert_eq!(first("0").stored_of(3, 2), Ok(2));
-        assert_eq!(first("4").stored_of(3, 1), Err(Gap { expected: 3 }));
-        assert_eq!(first("4").after(2).get(), 6);
     }
 }

@@ -206,13 +206,20 @@ fn a_continued_message_takes_results_before_its_first_step() {
     assert_eq!(last_commit(&entries).unwrap().message["parts"][0]["output"], 2);
 }
 
+/// A writer in the place of one that died after this log.
+fn recovered(log: &[Chunk]) -> RunWriter {
+    let mut writer = writer();
+    log.iter().for_each(|chunk| writer.replay(chunk));
+    writer
+}
+
 #[test]
 fn a_recovered_writer_retries_the_step_under_a_new_attempt() {
     let mut first = writer();
     let mut entries = first.open();
     entries.extend(first.write(chunk(json!({"type": "text-delta", "id": "t", "delta": "lost"}))));
     let log = stored(&entries);
-    let mut second = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter()).named("demo");
+    let mut second = recovered(&log).named("demo");
     let retry = second.restart_step();
     assert_eq!(story(&retry), "step_start data-attempt-superseded start-step");
     let retry = stored(&retry);
@@ -368,7 +375,7 @@ proptest! {
         let entries = run(&chunks);
         let mut log = stored(&entries[..cut.index(entries.len())]);
         prop_assume!(log.len() > 1);
-        let mut writer = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter());
+        let mut writer = recovered(&log);
         let closing = writer.fail();
         log.extend(stored(&closing));
         let mut client = Client::default();
@@ -381,7 +388,7 @@ proptest! {
         if let Some(commit) = last_commit(&closing) {
             prop_assert_eq!(fold.message(), Some(commit.message.clone()));
         }
-        let again = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter()).fail();
+        let again = recovered(&log).fail();
         prop_assert!(stored(&again).is_empty(), "{:?}", again);
     }
 }
@@ -502,7 +509,7 @@ fn a_writer_that_knows_the_lost_attempts_from_the_log_only_keeps_the_same() {
             _ => None,
         })
         .collect();
-    let mut second = RunWriter::recover(RunId::new("r"), MessageId::new("m"), log.iter());
+    let mut second = recovered(&log);
     let parts = last_commit(&second.fail()).unwrap().message["parts"].clone();
     assert_eq!([&parts[1]["text"], &parts[3]["text"]], ["shown", " and cut"]);
 }

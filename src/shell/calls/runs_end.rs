@@ -143,8 +143,7 @@ impl Host {
     /// The fold at a place that lies behind the run already.
     fn folded_through(&self, row: &RunRow, through: Cursor) -> Result<Folded, NotWhole> {
         let past = RunRow { end: Some(through), ..row.clone() };
-        let admission = self.read_admission(&past).map_err(|_| NotWhole::NoSuchPlace)?;
-        if admission.at() == through { admission.here() } else { Err(NotWhole::NoSuchPlace) }
+        self.read_admission(&past).map_err(|_| NotWhole::NoSuchPlace)?.through(through)
     }
 
     /// `POST …/renew`.

@@ -4,21 +4,11 @@ use serde_json::Value;
 
 use super::{Phase, RunWriter};
 use crate::core::chunk::{Chunk, lifecycle};
-use crate::core::ids::{MessageId, RunId};
+use crate::core::ids::RunId;
 
 impl RunWriter {
-    /// A writer in the place of one that died, from the run's stored chunks.
-    pub fn recover<'a>(run: RunId, message_id: MessageId, stored: impl Iterator<Item = &'a Chunk>) -> Self {
-        Self::new(run, message_id).replayed(stored)
-    }
-
-    /// As [`RunWriter::recover`], for a run that continues a committed message (as it was when the run began).
-    pub fn recover_continuing<'a>(run: RunId, message: Value, stored: impl Iterator<Item = &'a Chunk>) -> Self {
-        Self::continuing(run, message).replayed(stored)
-    }
-
-    /// As [`RunWriter::recover`], from the run's last commit: `message` as it was committed with `steps_done` steps. What is replayed
-    /// then are the chunks behind that commit. `continues`: the message was begun by an earlier run.
+    /// A writer at the run's last commit: `message` as it was committed with `steps_done` steps. The chunks behind that commit are
+    /// replayed next. `continues`: the message was begun by an earlier run.
     pub fn resume(run: RunId, message: Value, steps_done: u32, continues: bool) -> Self {
         let mut writer = Self::continuing(run, message);
         writer.step = steps_done;
@@ -29,14 +19,8 @@ impl RunWriter {
         writer
     }
 
-    fn replayed<'a>(mut self, stored: impl Iterator<Item = &'a Chunk>) -> Self {
-        for chunk in stored {
-            self.replay(chunk);
-        }
-        self
-    }
-
-    /// Takes note of the run's next stored chunk, as [`RunWriter::recover`] does of all of them.
+    /// Takes note of the run's next stored chunk. Who has taken note of all of them, from the start or from a commit, is in the place of
+    /// the writer that died.
     pub fn replay(&mut self, chunk: &Chunk) {
         match chunk.kind() {
             lifecycle::STEP_START => {
