@@ -8,7 +8,7 @@
 //! * [`streams`]: pure decision of the Durable Streams protocol.
 //! * `shell`: the wasm target only. The Worker, the Durable Object, storage, timers, response bodies. It does and decides nothing.
 //!
-//! Imports point one way: `shell → {dialect, model, streams} → core`.
+//! Imports point one way: `shell → {session, streams} → {dialect, model} → conversation → core`.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 

@@ -1,16 +1,11 @@
 //! Where frames go in storage: a flush appends to the open block until that has 16 KiB, then opens the next (DESIGN.md section 5).
 
-use super::ids::{AttemptId, Cursor, RunId, Sequence};
+use super::ids::{AttemptId, RunId, Sequence};
+use super::storage::keys::{COLUMN_LIMIT, key_of};
 use super::storage::{BlockRow, Write};
 
 /// A block takes no more appends from this size on, in bytes.
 pub const OPEN_LIMIT: usize = 16 * 1024;
-
-/// Largest value of one column, in bytes: production refuses rows of 2 MB (`spec/platform.md` section 4).
-pub const COLUMN_LIMIT: usize = 1_900_000;
-
-/// Rows that one logical value may be split into; the factor in every key.
-pub const PARTS: u64 = 1024;
 
 /// The block that the next flush may extend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,21 +81,6 @@ pub fn lay(open: Option<OpenBlock>, run: &RunId, frames: Vec<Frame>) -> (Vec<Wri
         });
     }
     (writes, open)
-}
-
-/// Key of a part of the block that starts at `first`.
-pub fn key_of(first: Sequence, part: u64) -> u64 {
-    first.get().saturating_mul(PARTS).saturating_add(part)
-}
-
-/// First sequence of the block with this key.
-pub fn first_of(key: u64) -> Option<Sequence> {
-    Sequence::new(key.checked_div(PARTS)?).ok()
-}
-
-/// Every block that may hold a chunk after `cursor` has a key above this one's block start.
-pub fn key_floor(cursor: Cursor) -> u64 {
-    cursor.get().saturating_add(1).saturating_mul(PARTS)
 }
 
 fn split(sequence: Sequence, run: &RunId, attempt: Option<AttemptId>, bytes: Vec<u8>) -> Vec<Write> {

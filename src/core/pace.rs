@@ -94,8 +94,8 @@ impl Pace {
 mod tests {
     use super::*;
     use crate::core::ids::{Cursor, MessageId, RunId};
+    use crate::core::run::StreamStatus;
     use crate::core::run::{EntryKind, RunStatus};
-    use crate::core::session::StreamStatus;
     use crate::core::view::RunView;
 
     const PATIENCE: Patience = Patience { lag_bytes: 100, stale: Millis::new(50), max_age: Millis::new(1_000) };

@@ -5,7 +5,7 @@
 use super::error::Code;
 use super::ids::{Cursor, RunId};
 use super::run::RunStatus;
-use super::session::StreamStatus;
+use super::run::StreamStatus;
 use super::view::{Fault, RunView, View};
 
 /// What a reader follows.

@@ -27,6 +27,20 @@ pub enum RunStatus {
     Superseded,
 }
 
+/// The stream's own status (`spec/helix.md` 1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamStatus {
+    /// A run is writing.
+    Active,
+    /// The run is suspended.
+    Paused,
+    /// The last run finished or was stopped.
+    Ended,
+    /// The last run failed.
+    Failed,
+}
+
 impl RunStatus {
     /// Whether the run still counts as live: running or suspended.
     pub fn is_live(self) -> bool {

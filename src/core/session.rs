@@ -21,9 +21,7 @@ mod records;
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
-use super::block::{OPEN_LIMIT, OpenBlock, PARTS};
+use super::block::{OPEN_LIMIT, OpenBlock};
 use super::call_ids::CallIds;
 use super::caller::Caller;
 use super::command::{Effects, NotFound, StopTarget, WriteRefused};
@@ -32,7 +30,8 @@ use super::ids::{CheckpointId, Cursor, RunId};
 use super::log::{Log, Ticket};
 use super::record::Record;
 use super::retention::Policy;
-use super::run::{Fence, Outcome, RunStatus};
+use super::run::{Fence, Outcome, RunStatus, StreamStatus};
+use super::storage::keys::PARTS;
 use super::storage::{CheckpointKind, CheckpointRow, HeldRow, Life, QueuedRow, RunRow, SessionRow, Stored, Write};
 use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
@@ -45,20 +44,6 @@ pub const KEEP_ALIVE: Millis = Millis::new(60_000);
 /// Time between the alarms of a live run inside the object: whenever it dies, its next alarm is no further away than its lease.
 pub fn keep_alive(lease: Millis) -> Millis {
     KEEP_ALIVE.min(lease).max(Millis::new(1_000))
-}
-
-/// The stream's own status (`spec/helix.md` 1.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StreamStatus {
-    /// A run is writing.
-    Active,
-    /// The run is suspended.
-    Paused,
-    /// The last run finished or was stopped.
-    Ended,
-    /// The last run failed.
-    Failed,
 }
 
 #[derive(Debug)]

@@ -10,7 +10,8 @@ use super::command::NotFound;
 use super::error::Code;
 use super::ids::{Cursor, percent_encode};
 use super::run::RunStatus;
-use super::session::{Session, StreamStatus};
+use super::run::StreamStatus;
+use super::session::Session;
 use super::storage::{MessageRow, RunRow, StorageError};
 use super::view::Fault;
 

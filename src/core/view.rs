@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::error::Code;
 use super::ids::{Cursor, MessageId, RunId};
+use super::run::StreamStatus;
 use super::run::{EntryKind, RunStatus, Vocabulary};
-use super::session::StreamStatus;
 use super::storage::{CheckpointRow, RunRow};
 
 /// Runs whose end is kept in memory for readers that lag behind them.

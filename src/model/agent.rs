@@ -3,6 +3,7 @@
 use serde_json::Value;
 use thiserror::Error;
 
+use super::agents_error::AgentsError;
 use super::anthropic::settings::AnthropicSettings;
 use super::demo::DemoSettings;
 use super::fields::Fields;
@@ -69,27 +70,6 @@ struct Named {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agents(Vec<Named>);
 
-/// Why the configuration cannot be used. The words are for the operator and never quote a value: it might be a key.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum AgentsError {
-    /// Not JSON.
-    #[error("AGENTS is not JSON: {0}")]
-    Json(String),
-    /// JSON, but not an object with an agent in it.
-    #[error("AGENTS must be a JSON object with at least one agent: {{\"default\":{{\"producer\":\"demo\"}}}}")]
-    Empty,
-    /// A field that is missing, unknown or of the wrong kind.
-    #[error("AGENTS: agent \"{agent}\": {field} {problem}")]
-    Field {
-        /// The agent's name.
-        agent: String,
-        /// The field, with its path inside the agent.
-        field: String,
-        /// What to change.
-        problem: String,
-    },
-}
-
 /// Why no agent answers a request.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NoSuchAgent {
@@ -99,13 +79,6 @@ pub enum NoSuchAgent {
     /// The request names none, and the configuration has several without a `default`.
     #[error("the request names no agent, and no agent is called \"default\"")]
     Unnamed,
-}
-
-impl AgentsError {
-    /// The failure of a request that needs the configuration.
-    pub fn failure(&self) -> Failure {
-        Failure::new(Code::ConfigurationInvalid, self.to_string())
-    }
 }
 
 impl NoSuchAgent {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Map, Value, json};
 
-use super::agent::AgentsError;
+use super::agents_error::AgentsError;
 use super::fields::Fields;
 use super::parts::{FinishReason, Parts};
 use super::values::{list, string};

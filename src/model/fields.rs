@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::agent::AgentsError;
+use super::agents_error::AgentsError;
 
 /// The fields that have not been read yet.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Pure translation of model APIs: conversation to request body, event stream to chunks. This file is the map of the room.
 //!
-//! * [`agent`]: the `AGENTS` configuration.
+//! * [`agent`]: the `AGENTS` configuration; [`agents_error`]: what is wrong with it.
 //! * [`fields`]: one object of that configuration, read strictly.
 //! * [`parts`]: the parts of a reply, opened and closed in order. [`sums`]: how much of what an event says is new.
 //! * [`answer`]: an API's answer from its first byte to its end. [`comments`]: what gateways put between its events.
@@ -12,6 +12,7 @@
 //! * [`demo`]: the reply that needs no model and no key.
 
 pub mod agent;
+pub mod agents_error;
 pub mod answer;
 pub mod anthropic;
 pub mod comments;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::agent::AgentsError;
+use super::agents_error::AgentsError;
 use super::fields::Fields;
 use super::ui_route::settings::{Target, fixed, target};
 use crate::core::call_ids::CallIds;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::agent::AgentsError;
+use super::agents_error::AgentsError;
 use super::fields::Fields;
 
 /// 500 UI messages: more turns than people hold in one chat, and a bound on the work of one send.

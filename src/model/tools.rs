@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::agent::AgentsError;
+use super::agents_error::AgentsError;
 use super::fields::Fields;
 use super::parts::Parts;
 use super::values::string;

@@ -7,11 +7,12 @@
 //! | [`Entry::Push`] | nothing live, or `supersede` | grows by the messages | superseded, if it was live |
 //! | [`Entry::Rewind`] | a session; the message of a suspended run must go | is cut back, and may grow by a message | superseded, if it was live |
 
+use super::Session;
 use super::records::{Place, checkpoint_after, chunks_of};
-use super::{Session, StreamStatus};
 use crate::core::caller::Caller;
 use crate::core::command::{Abandoned, Entry, Input, Opening, RewindCause, Rewound, Start, StartRefused, Started};
 use crate::core::ids::{Cursor, MessageId};
+use crate::core::run::StreamStatus;
 use crate::core::run::{EntryKind, RunStatus};
 use crate::core::storage::{CheckpointKind, CheckpointRow, Life, MessageRow, Pushed, RunRow, SessionRow, Write};
 use crate::core::time::UnixMillis;

@@ -7,8 +7,9 @@ use crate::core::error::Code;
 use crate::core::ids::{RunId, Sequence, SequenceOutOfRange};
 use crate::core::log::Ticket;
 use crate::core::retention::{Kept, Policy};
+use crate::core::run::StreamStatus;
 use crate::core::run::{Fence, Outcome, RunStatus};
-use crate::core::session::{Session, StreamStatus};
+use crate::core::session::Session;
 use crate::core::storage::{BlockRow, CheckpointKind, Storage, Stored, Write};
 use crate::core::time::{Millis, UnixMillis};
 

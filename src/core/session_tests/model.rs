@@ -7,8 +7,8 @@ use super::queue::Waiting;
 use crate::core::command::{Entry, StartRefused, WriteRefused};
 use crate::core::error::Code;
 use crate::core::ids::RunId;
+use crate::core::run::StreamStatus;
 use crate::core::run::{EntryKind, Fence, Outcome, RunStatus};
-use crate::core::session::StreamStatus;
 use crate::core::storage::CheckpointKind;
 use crate::core::time::{Millis, UnixMillis};
 

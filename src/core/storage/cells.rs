@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::StorageError;
+use super::keys::{COLUMN_LIMIT, PARTS};
 use super::rows::{BlockRow, Life, RunRow};
-use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::ids::{AttemptId, Cursor, MessageId, RunId, Sequence};
 use crate::core::time::UnixMillis;
 

@@ -1,13 +1,15 @@
 //! The contract of a storage, as data: operations in, outcomes out. `tests/contract/storage.json` holds a script with the outcomes that
 //! every implementation must give; it runs on the double, on native SQLite and, over HTTP, on the real object.
 
+mod read;
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use super::contract_read::Read;
 use super::{Storage, StorageError, Write};
 use crate::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
+use read::Read;
 
 /// One call of [`Storage`].
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use super::contract::{Operation, perform};
 use super::double::Double;
+use super::keys::{COLUMN_LIMIT, PARTS};
 use super::native::Native;
 use super::rows::{
     BlockRow, CallRow, CheckpointKind, CheckpointRow, Life, MessageRow, Pushed, RunRow, SessionRow, Write,
 };
 use super::{Storage, StorageError};
-use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::error::Code;
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
+use crate::core::run::StreamStatus;
 use crate::core::run::{EntryKind, RunStatus, Vocabulary};
-use crate::core::session::StreamStatus;
 use crate::core::time::{Millis, UnixMillis};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/contract/storage.json");

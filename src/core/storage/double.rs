@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::keys::{COLUMN_LIMIT, PARTS, first_of};
 use super::rows::{
     Block, BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, MessagePlace, MessageRow, QueuedRow, RunRow,
     SessionRow, Stored, Write,
 };
 use super::{Storage, StorageError};
-use crate::core::block::{COLUMN_LIMIT, PARTS, first_of};
 use crate::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
 use crate::core::retention::{Kept, KeptRun};
 use crate::core::run::EntryKind;

@@ -1,10 +1,10 @@
 //! A session that an older build has stored, on native SQLite: read as it lies there, migrated by its first write.
 
+use super::keys::{COLUMN_LIMIT, PARTS};
 use super::native::Native;
 use super::rows::{CallRow, HeldRow, Life, Pushed, QueuedRow, RunRow, Write};
 use super::sql::{Sql, SqlStorage};
 use super::{Storage, StorageError};
-use crate::core::block::{COLUMN_LIMIT, PARTS};
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, MessageId, RequestKey, RunId, Sequence};
 use crate::core::run::RunStatus;

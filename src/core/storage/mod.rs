@@ -2,18 +2,18 @@
 //! on native SQLite with the same statements ([`sql`]).
 //!
 //! * [`rows`]: the rows and the writes.
-//! * [`sql`]: schema, migrations and statements, over any SQLite; [`cells`]: its values.
-//! * [`contract`]: the suite that every implementation must pass, as data; `contract_read`: its reader.
+//! * [`sql`]: schema, migrations and statements, over any SQLite; [`cells`]: its values; [`keys`]: the keys of rows in parts.
+//! * [`contract`]: the suite that every implementation must pass, as data; `contract::read`: its reader.
 //! * `double`: the fault-injecting double of the tests; `native`: SQLite outside the object; `contract_tests`: the suite on both;
 //!   `migration_tests`: what older builds have stored.
 
 pub mod cells;
 pub mod contract;
-mod contract_read;
 #[cfg(test)]
 mod contract_tests;
 #[cfg(test)]
 pub mod double;
+pub mod keys;
 #[cfg(test)]
 mod migration_tests;
 #[cfg(test)]
@@ -42,7 +42,7 @@ pub enum StorageError {
     /// Rows that must be there are not.
     #[error("stored rows are missing: {0}")]
     Short(&'static str),
-    /// A value over [`super::block::COLUMN_LIMIT`].
+    /// A value over [`keys::COLUMN_LIMIT`].
     #[error("a stored value has {0} bytes, more than one column takes")]
     TooLarge(usize),
 }

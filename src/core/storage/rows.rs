@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RunId, Sequence};
+use crate::core::run::StreamStatus;
 use crate::core::run::{EntryKind, Fence, RunStatus, Vocabulary};
-use crate::core::session::StreamStatus;
 use crate::core::time::{Millis, UnixMillis};
 
 /// The one row of table `session`.

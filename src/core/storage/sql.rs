@@ -15,9 +15,9 @@ use std::cell::Cell;
 use schema::{MIGRATIONS, TABLES};
 
 use super::cells::{Cells, Param, cursor, integer, read_block, read_run, text, untag};
+use super::keys::{COLUMN_LIMIT, PARTS, first_of, key_floor};
 use super::rows::{Block, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Stored, Write};
 use super::{Storage, StorageError};
-use crate::core::block::{COLUMN_LIMIT, PARTS, first_of, key_floor};
 use crate::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
 use crate::core::retention::{Kept, KeptRun};
 use crate::core::time::UnixMillis;

@@ -7,7 +7,8 @@
 
 use serde_json::Value;
 
-use super::body::{CommitBody, EndBody, FailBody, PauseBody, Refusal, json};
+use super::body::{CommitBody, EndBody, FailBody, PauseBody, json};
+use super::refusal::Refusal;
 use crate::core::run::Vocabulary;
 
 /// What follows the chunks; takes the number behind theirs.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::body::Refusal;
+use super::refusal::Refusal;
 use crate::core::time::Millis;
 
 /// Shortest and longest lease, in ms.

@@ -1,7 +1,8 @@
 //! The push protocol: a producer outside writes a run over HTTP. This file is the map of the room.
 //!
 //! * [`numbers`]: the `Producer-Epoch` and `Producer-Seq` headers.
-//! * [`body`]: what the requests say; [`fields`] reads their keys. [`append`]: a JSON body of chunks; [`ndjson`]: one that stays open.
+//! * [`body`]: what the requests say; [`fields`] reads their keys; [`refusal`]: why one is refused. [`append`]: a JSON body of
+//!   chunks; [`ndjson`]: one that stays open.
 //! * [`own_messages`]: the messages that requests bring, and that no id is there twice.
 //! * [`admit`]: what a pushed chunk becomes in the log, and the message that a commit folds; [`reason`] says why not,
 //!   `held` keeps what clients answered meanwhile, [`elsewhere`] a result for an earlier message's call,
@@ -20,4 +21,5 @@ pub mod ndjson;
 pub mod numbers;
 pub mod own_messages;
 pub mod reason;
+pub mod refusal;
 mod ui_rules;

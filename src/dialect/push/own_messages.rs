@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::body::Refusal;
+use super::refusal::Refusal;
 use crate::core::call_ids::{CallIds, CallName};
 use crate::core::ids::MessageId;
 use crate::dialect::ui::own_ids::name_calls;

@@ -13,8 +13,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::fold::tool::{Which, is_granted, is_settled, state_of};
 use super::fold::{Fold, kind_of};
-use super::tool::{Which, is_granted, is_settled, state_of};
 use crate::core::approval::approval_id;
 use crate::core::call_ids::{CallIds, CallName};
 use crate::core::chunk::Chunk;

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 
 use super::calls::tool_of;
+use super::fold::tool::call_of;
 use super::fold::{Fold, kind_of};
-use super::tool::call_of;
 use crate::core::chunk::Chunk;
 use crate::core::ids::{Cursor, Sequence};
 

@@ -4,18 +4,21 @@
 //! the nearest one that all of them accept; `tool.rs` says where. `finish-step` forgets open parts, as clients up
 //! to 7.0.78 do: a stream that this fold accepts is accepted by every client.
 
+mod attempts;
+pub(super) mod tool;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::fold_attempts::Attempt;
 use super::metadata::{Unmergeable, merge_metadata};
 use super::resync::is_event;
-use super::tool::Input;
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::chunk::{Chunk, lifecycle};
 use crate::core::ids::MessageId;
+use attempts::Attempt;
+use tool::Input;
 
 /// One UI message in the making.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::calls::tool_of;
+use super::fold::tool::{call_of, is_settled, state_of};
 use super::fold::{Fold, kind_of};
-use super::tool::{call_of, is_settled, state_of};
 
 /// One call of a message.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 //!
 //! * [`vocabulary`]: every chunk type, its keys, and the first client version that accepts each; `values` says what fits a key.
 //! * [`sanitise`]: a stored chunk as one client generation accepts it.
-//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `tool` is its part for tool calls, `fold_attempts` the one for
-//!   attempts of a step, [`fold_calls`] the calls of a message as other rooms see them, `metadata` the one for metadata,
+//! * [`fold`]: chunks to one UI message, as the client's reducer does it; `fold::tool` is its part for tool calls, `fold::attempts` the one
+//!   for attempts of a step, [`fold_calls`] the calls of a message as other rooms see them, `metadata` the one for metadata,
 //!   [`partial_json`] reads an input that is still being streamed.
 //! * [`attempts`]: which attempts of a step a replay leaves out.
 //! * [`lens`]: what one response shows of the log; [`resync`] makes the events that tell a client to read again.
@@ -26,7 +26,6 @@ pub(super) mod calls;
 pub mod copy;
 mod delta;
 pub mod fold;
-mod fold_attempts;
 pub mod fold_calls;
 pub mod held;
 pub mod held_answers;
@@ -45,7 +44,6 @@ pub mod resync;
 pub mod sanitise;
 #[cfg(test)]
 pub(super) mod testing;
-mod tool;
 pub mod tool_result;
 pub mod tool_submit;
 mod values;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::calls::tool_of;
-use super::tool::call_of;
+use super::fold::tool::call_of;
 use crate::core::call_ids::{CallIds, CallName};
 
 /// The message as its producer knows it: each call under its own id. An approval that is named like its call goes with it.

@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use super::fold::tool::state_of;
 use super::fold::{Fold, OpenPart, kind_of};
-use super::tool::state_of;
 use crate::core::chunk::Chunk;
 
 /// The opening of a response whose client has everything that this fold has seen: `start`, then every open part.

@@ -21,10 +21,10 @@ use serde_json::{Map, Value, json};
 
 use super::calls::tool_of;
 use super::fold::kind_of;
+use super::fold::tool::{call_of, state_of};
 use super::reopen::{carry, renamed};
 use super::resync::{REPLAY, is_event};
 use super::sanitise::{escape_keys, sanitise};
-use super::tool::{call_of, state_of};
 use super::vocabulary::Floor;
 use crate::core::chunk::Chunk;
 

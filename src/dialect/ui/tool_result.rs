@@ -14,8 +14,8 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::fold::tool::{call_of, is_settled, state_of};
 use super::fold::{Fold, kind_of};
-use super::tool::{call_of, is_settled, state_of};
 use crate::core::approval::{Executor, parse_approval_id};
 use crate::core::chunk::{Chunk, is_too_deep};
 use crate::core::error::Code;

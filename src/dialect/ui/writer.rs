@@ -12,10 +12,10 @@ mod recover;
 use serde_json::Value;
 
 use super::calls::{Admitted, Calls};
+use super::fold::tool::{call_of, state_of};
 use super::fold::{Fold, OpenPart};
 use super::replay::retold;
 use super::resync::is_event;
-use super::tool::{call_of, state_of};
 use super::vocabulary::{Type, flag, shape, typed};
 use crate::core::approval::approval_id;
 use crate::core::call_ids::CallIds;

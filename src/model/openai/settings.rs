@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::core::digest;
-use crate::model::agent::AgentsError;
+use crate::model::agents_error::AgentsError;
 use crate::model::fields::Fields;
 use crate::model::settings::{self, Kind};
 use crate::model::tools::Tool;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::core::time::Millis;
-use crate::model::agent::AgentsError;
+use crate::model::agents_error::AgentsError;
 use crate::model::fields::Fields;
 
 /// An agent with `"producer":"ui"`.

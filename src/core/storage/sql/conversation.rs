@@ -2,10 +2,10 @@
 
 use super::schema::{CALLS_IN_MESSAGES, CALLS_SINCE, HOLDS_ANSWERS};
 use super::{Sql, SqlStorage};
-use crate::core::block::PARTS;
 use crate::core::ids::{CheckpointId, MessageId, RunId};
 use crate::core::storage::StorageError;
 use crate::core::storage::cells::{Param, cursor, integer, key, small, text, untag};
+use crate::core::storage::keys::PARTS;
 use crate::core::storage::rows::{CallRow, CheckpointRow, HeldRow, MessagePlace, MessageRow};
 
 macro_rules! select_checkpoint {

@@ -2,10 +2,10 @@
 
 use super::schema::QUEUE_SINCE;
 use super::{Sql, SqlStorage};
-use crate::core::block::PARTS;
 use crate::core::ids::{MessageId, RunId};
 use crate::core::storage::StorageError;
 use crate::core::storage::cells::{Param, integer, key, optional, small, split, text};
+use crate::core::storage::keys::PARTS;
 use crate::core::storage::rows::QueuedRow;
 use crate::core::time::UnixMillis;
 

@@ -2,10 +2,10 @@
 
 use super::schema::{MIGRATIONS, TABLES};
 use super::{Sql, SqlStorage};
-use crate::core::block::{COLUMN_LIMIT, key_floor};
 use crate::core::ids::{AttemptId, RunId};
 use crate::core::storage::StorageError;
 use crate::core::storage::cells::{Param, integer, key, optional, split, tag};
+use crate::core::storage::keys::{COLUMN_LIMIT, key_floor};
 use crate::core::storage::rows::{CheckpointRow, HeldRow, MessageRow, RunRow, SessionRow, Write};
 
 impl<S: Sql> SqlStorage<S> {

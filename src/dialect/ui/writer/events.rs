@@ -7,8 +7,8 @@ use crate::core::chunk::{CONTINUES, Chunk, STAMP_KEYS, is_too_deep, lifecycle};
 use crate::core::ids::AttemptId;
 use crate::core::record::Record;
 use crate::dialect::ui::calls::tool_of;
+use crate::dialect::ui::fold::tool::call_of;
 use crate::dialect::ui::resync::{ATTEMPT_SUPERSEDED, AttemptSuperseded};
-use crate::dialect::ui::tool::call_of;
 use crate::dialect::ui::vocabulary::shape;
 
 /// Stands for the agent in events of a run whose agent has no name.

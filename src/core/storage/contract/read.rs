@@ -5,16 +5,16 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::cells::untag;
-use super::contract::Operation;
-use super::{
+use super::Operation;
+use crate::core::error::Code;
+use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
+use crate::core::run::StreamStatus;
+use crate::core::run::{EntryKind, RunStatus, Vocabulary};
+use crate::core::storage::cells::untag;
+use crate::core::storage::{
     BlockRow, CallRow, CheckpointKind, CheckpointRow, HeldRow, Life, MessageRow, Pushed, QueuedRow, RunRow, SessionRow,
     Write,
 };
-use crate::core::error::Code;
-use crate::core::ids::{AttemptId, CheckpointId, Cursor, MessageId, RequestKey, RunId, Sequence};
-use crate::core::run::{EntryKind, RunStatus, Vocabulary};
-use crate::core::session::StreamStatus;
 use crate::core::time::UnixMillis;
 
 /// What can be read from JSON, as its `Serialize` writes it.

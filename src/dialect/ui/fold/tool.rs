@@ -6,14 +6,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fold::{Fold, FoldError, OpenPart, copy, kind_of, part};
-use super::partial_json::parse_partial;
-use super::vocabulary::{Type, flag, typed};
+use super::{Fold, FoldError, OpenPart, copy, kind_of, part};
 use crate::core::chunk::Chunk;
+use crate::dialect::ui::partial_json::parse_partial;
+use crate::dialect::ui::vocabulary::{Type, flag, typed};
 
 /// A tool input that has begun to stream.
 #[derive(Clone, Debug)]
-pub(super) struct Input {
+pub(in crate::dialect::ui) struct Input {
     /// The deltas so far; `None` before the first.
     text: Option<String>,
     /// What a delta says about the part once more: its start without the provider's keys.
@@ -46,7 +46,7 @@ impl Input {
 
 /// Which parts a look-up takes.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Which {
+pub(in crate::dialect::ui) enum Which {
     Static,
     Dynamic,
     Any,
@@ -62,17 +62,17 @@ impl Which {
 }
 
 /// A tool part's `state`.
-pub(super) fn state_of(part: &Map<String, Value>) -> &str {
+pub(in crate::dialect::ui) fn state_of(part: &Map<String, Value>) -> &str {
     part.get("state").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether the user lets the call be executed.
-pub(super) fn is_granted(part: &Map<String, Value>) -> bool {
+pub(in crate::dialect::ui) fn is_granted(part: &Map<String, Value>) -> bool {
     part.get("approval").and_then(|approval| approval.get("approved")) == Some(&Value::Bool(true))
 }
 
 /// Whether the call has its final result.
-pub(super) fn is_settled(part: &Map<String, Value>) -> bool {
+pub(in crate::dialect::ui) fn is_settled(part: &Map<String, Value>) -> bool {
     match state_of(part) {
         "output-available" => part.get("preliminary") != Some(&Value::Bool(true)),
         "output-error" | "output-denied" => true,
@@ -82,7 +82,7 @@ pub(super) fn is_settled(part: &Map<String, Value>) -> bool {
 
 impl Fold {
     /// Takes a `tool-*` chunk whose required keys are there.
-    pub(super) fn apply_tool(&mut self, chunk: &Chunk) -> Result<(), FoldError> {
+    pub(in crate::dialect::ui) fn apply_tool(&mut self, chunk: &Chunk) -> Result<(), FoldError> {
         let applied = self.change_call(chunk);
         let parts = &self.parts;
         self.streaming.retain(|at| parts.get(*at).is_some_and(|part| state_of(part) == "input-streaming"));
@@ -150,12 +150,12 @@ impl Fold {
     }
 
     /// The place of a call: in the current step, else the last one with this id.
-    pub(super) fn find_call(&self, id: &str) -> Option<usize> {
+    pub(in crate::dialect::ui) fn find_call(&self, id: &str) -> Option<usize> {
         self.find_in_step(id, Which::Any).or_else(|| self.places.get(id)?.last().copied())
     }
 
     /// Takes note of the calls among the parts from `base` on.
-    pub(super) fn place_calls(&mut self, base: usize) {
+    pub(in crate::dialect::ui) fn place_calls(&mut self, base: usize) {
         for (at, part) in self.parts.iter().enumerate().skip(base).filter(|(_, part)| Which::Any.takes(part)) {
             self.places.entry(call_of(part).to_owned()).or_default().push(at);
         }
@@ -168,19 +168,19 @@ impl Fold {
     }
 
     /// The first part of a call in the current step.
-    pub(super) fn find_in_step(&self, id: &str, which: Which) -> Option<usize> {
+    pub(in crate::dialect::ui) fn find_in_step(&self, id: &str, which: Which) -> Option<usize> {
         let begin = self.step_begin();
         let takes = |at: &usize| *at >= begin && self.parts.get(*at).is_some_and(|part| which.takes(part));
         self.places.get(id)?.iter().copied().find(takes)
     }
 
     /// The first part with an approval of this id.
-    pub(super) fn find_approval(&self, id: &str) -> Option<usize> {
+    pub(in crate::dialect::ui) fn find_approval(&self, id: &str) -> Option<usize> {
         self.parts.iter().position(|part| Which::Any.takes(part) && approval_of(part) == Some(id))
     }
 
     /// The part that the user's word is about. An upstream may give one id to several approvals, so the call counts when it is named.
-    pub(super) fn find_decided(&self, chunk: &Chunk) -> Option<usize> {
+    pub(in crate::dialect::ui) fn find_decided(&self, chunk: &Chunk) -> Option<usize> {
         let id = chunk.text("approvalId")?;
         let named = chunk
             .text("toolCallId")
@@ -189,7 +189,7 @@ impl Fold {
     }
 
     /// A part as it goes into the message: a streamed input is read as far as it has arrived, and a call has what its state wants.
-    pub(super) fn part_at(&self, at: usize) -> Option<Map<String, Value>> {
+    pub(in crate::dialect::ui) fn part_at(&self, at: usize) -> Option<Map<String, Value>> {
         let mut part = self.parts.get(at)?.clone();
         if let Some(input) = self.streamed(at) {
             input.fill(&mut part);
@@ -201,7 +201,7 @@ impl Fold {
     }
 
     /// The part as something that later chunks may refer to, when they may.
-    pub(super) fn open_call(&self, at: usize, part: Map<String, Value>) -> Option<OpenPart> {
+    pub(in crate::dialect::ui) fn open_call(&self, at: usize, part: Map<String, Value>) -> Option<OpenPart> {
         if !Which::Any.takes(&part) || is_settled(&part) {
             return None;
         }
@@ -295,7 +295,7 @@ impl Fold {
     }
 
     /// No input goes on; their parts keep what has arrived.
-    pub(super) fn leave_all(&mut self) {
+    pub(in crate::dialect::ui) fn leave_all(&mut self) {
         let calls: Vec<_> = self.inputs.keys().cloned().collect();
         calls.iter().for_each(|call| self.leave(call));
     }
@@ -335,7 +335,7 @@ impl Fold {
 }
 
 /// A tool part's call id.
-pub(super) fn call_of(part: &Map<String, Value>) -> &str {
+pub(in crate::dialect::ui) fn call_of(part: &Map<String, Value>) -> &str {
     part.get("toolCallId").and_then(Value::as_str).unwrap_or_default()
 }
 

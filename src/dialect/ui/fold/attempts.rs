@@ -5,14 +5,14 @@
 
 use serde_json::{Map, Value};
 
-use super::fold::{Fold, kind_of};
 use super::tool::call_of;
+use super::{Fold, kind_of};
 use crate::core::chunk::Chunk;
 use crate::core::ids::MessageId;
 
 /// The attempt that is being written, and what earlier attempts of its step left.
 #[derive(Clone, Debug)]
-pub(super) struct Attempt {
+pub(in crate::dialect::ui) struct Attempt {
     id: String,
     step: Option<u64>,
     /// Number of parts before the attempt.
@@ -22,7 +22,7 @@ pub(super) struct Attempt {
 
 impl Fold {
     /// What the last attempt before the current one that had shown something has left.
-    pub(super) fn shown_before(&self) -> &[Map<String, Value>] {
+    pub(in crate::dialect::ui) fn shown_before(&self) -> &[Map<String, Value>] {
         let aside = self.attempt.iter().flat_map(|attempt| attempt.aside.iter().rev());
         aside
             .map(|(_, parts)| parts.as_slice())
@@ -30,7 +30,7 @@ impl Fold {
             .unwrap_or(&[])
     }
 
-    pub(super) fn begin_attempt(&mut self, chunk: &Chunk) {
+    pub(in crate::dialect::ui) fn begin_attempt(&mut self, chunk: &Chunk) {
         let id = chunk.text("attemptId").unwrap_or_default().to_owned();
         let step = chunk.get("step").and_then(Value::as_u64);
         match self.attempt.take() {
@@ -49,7 +49,7 @@ impl Fold {
     }
 
     /// A result of a call that stands only in an attempt which was set aside: the attempt may win its step back, and the call has it then.
-    pub(super) fn answer_aside(&mut self, chunk: &Chunk) {
+    pub(in crate::dialect::ui) fn answer_aside(&mut self, chunk: &Chunk) {
         let Some(call) = chunk.text("toolCallId").filter(|id| self.find_call(id).is_none()) else { return };
         for (_, parts) in self.attempt.iter_mut().flat_map(|attempt| &mut attempt.aside) {
             if parts.iter().any(|part| call_of(part) == call) {
@@ -63,7 +63,7 @@ impl Fold {
         }
     }
 
-    pub(super) fn commit_attempt(&mut self, chunk: &Chunk) {
+    pub(in crate::dialect::ui) fn commit_attempt(&mut self, chunk: &Chunk) {
         let Some(attempt) = self.attempt.take() else { return };
         let named = chunk.text("committedAttemptId").unwrap_or_default();
         if named == attempt.id {
