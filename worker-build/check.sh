@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Format and lint. The host's lint never sees the shell, so the wasm target is linted by itself, as the bundle is built.
+# Format, imports and lint. The host's lint never sees the shell, so the wasm target is linted by itself, as the bundle is built.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$HERE/compiler.sh"
 
 cd "$ROOT"
+export PATH=$NODE_BIN:$PATH
 "$HERE/setup.sh"
 choose_compiler
 native_compiler
@@ -16,9 +17,10 @@ wasm_lint() (
     -Zbuild-std=std,panic_unwind -- -D warnings
 )
 
-# All three are told, also when the first one fails.
+# All four are told, also when the first one fails.
 failed=''
 step 'format' "$NATIVE_CARGO" fmt --check || failed="$failed format"
+step 'imports' node "$HERE/imports.mjs" || failed="$failed imports"
 step 'lint, host' "$NATIVE_CARGO" clippy --locked --all-targets -- -D warnings || failed="$failed host"
 step 'lint, wasm' wasm_lint || failed="$failed wasm"
 [ -z "$failed" ] || fail "make check:$failed"

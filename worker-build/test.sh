@@ -18,7 +18,7 @@ dry_deploy() {
 step 'native tests' "$NATIVE_CARGO" test --locked --quiet
 step 'fold and floors against the published clients' node --test tests/fold/*.test.mjs
 "$HERE/build.sh"
-step 'launcher tests' node --test launcher/*.test.mjs
+step 'tests of the tools' node --test worker-build/*.test.mjs launcher/*.test.mjs
 if compgen -G 'tests/e2e/*.test.mjs' >/dev/null; then
   step 'end-to-end tests' node --test --test-concurrency=1 tests/e2e/*.test.mjs
 else
