@@ -7,30 +7,31 @@
 
 use serde_json::Value;
 
-use super::body::{CommitBody, EndBody, FailBody, PauseBody, json};
+use super::body::{CommitBody, json};
+use super::ending::{EndDeed, Ending};
 use super::refusal::Refusal;
 use crate::core::run::Vocabulary;
 
 /// What follows the chunks; takes the number behind theirs.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Control {
-    /// A commit.
+pub enum Then {
+    /// A commit. One that is refused leaves the chunks stored.
     Commit(CommitBody),
-    /// The run's end.
-    End(EndBody),
-    /// The run's failure.
-    Fail(FailBody),
-    /// The run waits.
-    Pause(PauseBody),
+    /// The run's ending, stored with the chunks or not at all.
+    Ending(Ending),
 }
+
+/// What may be said behind the chunks: a commit, or an ending.
+const THEN: [(&str, Option<EndDeed>); 4] =
+    [("commit", None), ("end", Some(EndDeed::End)), ("fail", Some(EndDeed::Fail)), ("pause", Some(EndDeed::Pause))];
 
 /// An append.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
     /// The chunks, as they were pushed.
     pub chunks: Vec<Value>,
-    /// What happens behind them: an end, a failure and a pause with them or not at all; a commit that is refused leaves them stored.
-    pub then: Option<Control>,
+    /// What happens behind them.
+    pub then: Option<Then>,
 }
 
 impl Append {
@@ -48,8 +49,8 @@ impl Append {
             Some(Value::Array(chunks)) => chunks,
             _ => return Err(Refusal::WrongType { key: "chunks", expected: "an array" }),
         };
-        let mut then: Option<(&'static str, Control)> = None;
-        for name in ["commit", "end", "fail", "pause"] {
+        let mut then: Option<(&'static str, Then)> = None;
+        for (name, deed) in THEN {
             let said = match keys.get(name) {
                 None | Some(Value::Null) => continue,
                 Some(Value::Object(said)) => said,
@@ -58,15 +59,13 @@ impl Append {
             if let Some((other, _)) = then {
                 return Err(Refusal::Both(other, name));
             }
-            let control = match name {
-                "commit" => Control::Commit(CommitBody::read(said, vocabulary)?),
-                "end" => Control::End(EndBody::read(said)?),
-                "fail" => Control::Fail(FailBody::read(said)?),
-                _ => Control::Pause(PauseBody::read(said)?),
+            let next = match deed {
+                None => Then::Commit(CommitBody::read(said, vocabulary)?),
+                Some(deed) => Then::Ending(deed.read(said)?),
             };
-            then = Some((name, control));
+            then = Some((name, next));
         }
-        Ok(Self { chunks, then: then.map(|(_, control)| control) })
+        Ok(Self { chunks, then: then.map(|(_, next)| next) })
     }
 
     /// Numbers that the request takes.
@@ -78,7 +77,7 @@ impl Append {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::push::body::EndStatus;
+    use crate::dialect::push::body::{EndBody, EndStatus};
     use serde_json::json;
 
     fn parse(body: &Value) -> Result<Append, Refusal> {
@@ -86,17 +85,17 @@ mod tests {
     }
 
     #[test]
-    fn chunks_stand_alone_or_before_one_control() {
+    fn chunks_stand_alone_or_before_a_commit_or_an_ending() {
         assert_eq!(parse(&json!([1, {"type": "x"}])).unwrap().count(), 2);
         let append = parse(&json!({"chunks": [1], "end": {"status": "completed"}, "fail": null})).unwrap();
         assert_eq!(append.count(), 2);
         assert_eq!(
             append.then,
-            Some(Control::End(EndBody { status: EndStatus::Completed, output: None, usage: None }))
+            Some(Then::Ending(Ending::End(EndBody { status: EndStatus::Completed, output: None, usage: None })))
         );
         assert_eq!(
             parse(&json!({"chunks": [], "commit": {}})).unwrap().then,
-            Some(Control::Commit(CommitBody::default()))
+            Some(Then::Commit(CommitBody::default()))
         );
     }
 

@@ -186,14 +186,6 @@ impl Renew {
 }
 
 impl EndBody {
-    /// Reads a body.
-    ///
-    /// # Errors
-    /// [`Refusal`].
-    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
-        Self::read(&object(body)?)
-    }
-
     pub(super) fn read(keys: &Keys) -> Result<Self, Refusal> {
         let status = match text(keys, "status")? {
             Some("completed") => EndStatus::Completed,
@@ -205,14 +197,7 @@ impl EndBody {
 }
 
 impl FailBody {
-    /// Reads a body: `error` is a text, or an object with `code`, `message` and `retryAfterMs`.
-    ///
-    /// # Errors
-    /// [`Refusal`].
-    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
-        Self::read(&object(body)?)
-    }
-
+    /// `error` is a text, or an object with `code`, `message` and `retryAfterMs`.
     pub(super) fn read(keys: &Keys) -> Result<Self, Refusal> {
         let failure = match keys.get("error") {
             Some(Value::String(message)) => Failure::new(Code::ProducerFailed, message.as_str()),
@@ -228,14 +213,7 @@ impl FailBody {
 }
 
 impl PauseBody {
-    /// Reads a body: `pending` holds calls' ids, or objects with a `toolCallId`.
-    ///
-    /// # Errors
-    /// [`Refusal`].
-    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
-        Self::read(&object(body)?)
-    }
-
+    /// `pending` holds calls' ids, or objects with a `toolCallId`.
     pub(super) fn read(keys: &Keys) -> Result<Self, Refusal> {
         let kind = text(keys, "kind")?.map(|kind| kind.strip_prefix("suspended_").unwrap_or(kind));
         let kind = match kind {
@@ -265,7 +243,7 @@ pub(super) fn json(body: &[u8]) -> Result<Value, Refusal> {
     lenient_json::parse(text).map_err(|_| Refusal::NotJson)
 }
 
-fn object(body: &[u8]) -> Result<Keys, Refusal> {
+pub(super) fn object(body: &[u8]) -> Result<Keys, Refusal> {
     if body.trim_ascii().is_empty() {
         return Ok(Keys::new());
     }

@@ -82,10 +82,11 @@ fn a_commit_may_say_nothing() {
 fn the_other_bodies() {
     assert_eq!(Renew::parse(b"").unwrap().lease, None);
     assert_eq!(Renew::parse(br#"{"leaseMs":1000}"#).unwrap().lease, Some(Millis::new(1_000)));
-    let end = EndBody::parse(br#"{"status":"interrupted","output":{"a":1},"usage":null}"#).unwrap();
+    let keys = |body: &str| object(body.as_bytes()).unwrap();
+    let end = EndBody::read(&keys(r#"{"status":"interrupted","output":{"a":1},"usage":null}"#)).unwrap();
     assert_eq!((end.status, end.output, end.usage), (EndStatus::Interrupted, Some(json!({"a": 1})), None));
-    assert!(EndBody::parse(b"").is_err());
-    let code = |body: &str| FailBody::parse(body.as_bytes()).unwrap().failure.code;
+    assert!(EndBody::read(&keys("")).is_err());
+    let code = |body: &str| FailBody::read(&keys(body)).unwrap().failure.code;
     assert_eq!(code(r#"{"error":{"code":"provider_rate_limited","message":"m"}}"#), Code::ProviderRateLimited);
     assert_eq!(code(r#"{"error":{"code":"producer_lost"}}"#), Code::ProducerLost);
     for other in
@@ -93,10 +94,10 @@ fn the_other_bodies() {
     {
         assert_eq!(code(other), Code::ProducerFailed);
     }
-    assert!(FailBody::parse(b"{}").is_err());
-    let failure = FailBody::parse(br#"{"error":{"message":"m","retryAfterMs":5}}"#).unwrap().failure;
+    assert!(FailBody::read(&keys("{}")).is_err());
+    let failure = FailBody::read(&keys(r#"{"error":{"message":"m","retryAfterMs":5}}"#)).unwrap().failure;
     assert_eq!((failure.internal.as_str(), failure.retry_after_ms), ("m", Some(5)));
-    let pause = |body: &str| PauseBody::parse(body.as_bytes());
+    let pause = |body: &str| PauseBody::read(&keys(body));
     assert_eq!(pause("{}"), Ok(PauseBody { pending: None, kind: PauseKind::ClientTool }));
     let said = pause(r#"{"pending":["a",{"toolCallId":"b"}],"kind":"suspended_step_partial"}"#).unwrap();
     assert_eq!(said, PauseBody { pending: Some(vec!["a".into(), "b".into()]), kind: PauseKind::StepPartial });

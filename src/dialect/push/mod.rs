@@ -2,7 +2,7 @@
 //!
 //! * [`numbers`]: the `Producer-Epoch` and `Producer-Seq` headers.
 //! * [`body`]: what the requests say; [`fields`] reads their keys; [`refusal`]: why one is refused. [`append`]: a JSON body of
-//!   chunks; [`ndjson`]: one that stays open.
+//!   chunks; [`ndjson`]: one that stays open; [`ending`]: the end, the failure and the pause of a run.
 //! * [`own_messages`]: the messages that requests bring, and that no id is there twice.
 //! * [`admit`]: what a pushed chunk becomes in the log, and the message that a commit folds; [`reason`] says why not,
 //!   `held` keeps what clients answered meanwhile, [`elsewhere`] a result for an earlier message's call,
@@ -14,6 +14,7 @@ mod admit_tests;
 pub mod append;
 pub mod body;
 pub mod elsewhere;
+pub mod ending;
 mod fields;
 mod held;
 mod helix_marks;

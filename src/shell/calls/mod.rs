@@ -31,6 +31,7 @@ use crate::core::caller::Caller;
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, RunId};
 use crate::dialect::cursor;
+use crate::dialect::push::ending::EndDeed;
 use crate::dialect::route::{Call, Deed};
 use refusals::unreadable;
 
@@ -121,9 +122,9 @@ impl Host {
             Deed::Chunks => self.append_chunks(request, run).await,
             Deed::Commit => self.commit_run(request, run).await,
             Deed::Renew => self.renew_run(request, run).await,
-            Deed::End => self.end_run(request, run, "end").await,
-            Deed::Fail => self.end_run(request, run, "fail").await,
-            Deed::Pause => self.end_run(request, run, "pause").await,
+            Deed::End => self.end_run(request, run, EndDeed::End).await,
+            Deed::Fail => self.end_run(request, run, EndDeed::Fail).await,
+            Deed::Pause => self.end_run(request, run, EndDeed::Pause).await,
             Deed::Control => self.control_run(caller, request, query, run).await,
         }
     }

@@ -19,7 +19,7 @@ use crate::core::ids::{Cursor, RunId};
 use crate::core::record::Record;
 use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
 use crate::core::storage::{RunRow, Storage};
-use crate::dialect::push::append::Append;
+use crate::dialect::push::append::{Append, Then};
 use crate::dialect::push::ndjson::{BadLine, Lines, is_lines};
 use crate::dialect::push::numbers::ProducerSeq;
 use crate::dialect::push::reason::Refused;
@@ -48,7 +48,8 @@ impl Host {
                 self.take_chunks(&fence, first.get(), append.chunks)?;
                 self.acknowledge(&fence, before).await
             }
-            Some(control) => self.append_and(&fence, first, append.chunks, control).await,
+            Some(Then::Commit(commit)) => self.append_and_commit(&fence, first, append.chunks, commit).await,
+            Some(Then::Ending(ending)) => self.append_and_end(&fence, first, append.chunks, ending).await,
         }
     }
 

@@ -21,8 +21,8 @@ use crate::core::session::push::PushCommit;
 use crate::core::storage::{RunRow, Storage};
 use crate::core::time::Millis;
 use crate::dialect::push::admit::{Admission, Admitted, Covered, Done, Folded};
-use crate::dialect::push::append::Control;
 use crate::dialect::push::body::{CommitBody, EndBody, EndStatus, FailBody, PauseBody, Renew};
+use crate::dialect::push::ending::{EndDeed, Ending};
 use crate::dialect::push::numbers::ProducerSeq;
 use crate::dialect::push::own_messages::{Around, OwnMessage, written};
 use crate::dialect::push::reason::{NotWhole, Refused};
@@ -166,30 +166,44 @@ impl Host {
     }
 
     /// `POST …/end`, `…/fail` and `…/pause`.
-    pub(super) async fn end_run(self: &Rc<Self>, request: &Request, run: &RunId, name: &str) -> Answer {
+    pub(super) async fn end_run(self: &Rc<Self>, request: &Request, run: &RunId, deed: EndDeed) -> Answer {
         let (fence, number) = numbered(request, run)?;
         let bytes = self.push_body(request).await?;
-        let control = match name {
-            "end" => EndBody::parse(&bytes).map(Control::End),
-            "fail" => FailBody::parse(&bytes).map(Control::Fail),
-            _ => PauseBody::parse(&bytes).map(Control::Pause),
-        };
-        let control = control.map_err(|refusal| invalid(&refusal))?;
-        self.append_and(&fence, number, Vec::new(), control).await
+        let ending = deed.parse(&bytes).map_err(|refusal| invalid(&refusal))?;
+        self.append_and_end(&fence, number, Vec::new(), ending).await
     }
 
-    /// Chunks and what follows them, in one transaction.
-    pub(super) async fn append_and(
+    /// Chunks, then a commit, which may be refused when they are stored.
+    pub(super) async fn append_and_commit(
         self: &Rc<Self>,
         fence: &Fence,
         first: ProducerSeq,
         chunks: Vec<Value>,
-        control: Control,
+        commit: CommitBody,
+    ) -> Answer {
+        let before = self.head();
+        if self.has_ended_by(fence, first.after(chunks.len()).get())? {
+            return self.acknowledge_end(fence, before).await;
+        }
+        let count = chunks.len().saturating_add(1);
+        if self.skip(fence, first.get(), count)? < count {
+            self.take_chunks(fence, first.get(), chunks)?;
+            self.commit_now(fence, commit)?;
+        }
+        self.acknowledge(fence, before).await
+    }
+
+    /// Chunks and the run's ending, in one transaction.
+    pub(super) async fn append_and_end(
+        self: &Rc<Self>,
+        fence: &Fence,
+        first: ProducerSeq,
+        chunks: Vec<Value>,
+        ending: Ending,
     ) -> Answer {
         let number = first.after(chunks.len()).get();
         let before = self.head();
-        let said = self.session(|session| session.has_said(fence, number)).map_err(|error| unreadable(&error))?;
-        if said || self.said_before(fence, number)? {
+        if self.has_ended_by(fence, number)? {
             return self.acknowledge_end(fence, before).await;
         }
         let count = chunks.len().saturating_add(1);
@@ -197,16 +211,11 @@ impl Host {
         if known >= count {
             return self.acknowledge(fence, before).await;
         }
-        if let Control::Commit(commit) = control {
-            self.take_chunks(fence, first.get(), chunks)?;
-            self.commit_now(fence, commit)?;
-            return self.acknowledge(fence, before).await;
-        }
         let admitted = self.admit_all(fence, chunks.into_iter().skip(known))?;
         let (mut admission, mut records) = admitted.map_err(|refused| {
             self.bad_chunk(fence, first.get(), &Refused { index: refused.index.saturating_add(known), ..refused })
         })?;
-        let (outcome, result) = match self.outcome_of(fence, control, &admission) {
+        let (outcome, result) = match self.outcome_of(fence, ending, &admission) {
             Ok(ends) => ends,
             Err(refusal) => {
                 if records.is_empty() {
@@ -241,8 +250,11 @@ impl Host {
         Ok(answer::json(200, &Value::Object(ack)))
     }
 
-    /// Whether a run that another one has followed meanwhile was ended by this number.
-    fn said_before(&self, fence: &Fence, number: u64) -> Result<bool, Response> {
+    /// Whether the run was ended or paused by this number, also when another run has followed it meanwhile.
+    fn has_ended_by(&self, fence: &Fence, number: u64) -> Result<bool, Response> {
+        if self.session(|session| session.has_said(fence, number)).map_err(|error| unreadable(&error))? {
+            return Ok(true);
+        }
         let row = self.storage.run(&fence.run).map_err(|error| unreadable(&error.into()))?;
         Ok(row.is_some_and(|row| {
             let ended = matches!(row.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Interrupted);
@@ -253,24 +265,23 @@ impl Host {
     fn outcome_of(
         &self,
         fence: &Fence,
-        control: Control,
+        ending: Ending,
         admission: &Admission,
     ) -> Result<(Outcome, Option<String>), Response> {
-        Ok(match control {
-            Control::Commit(_) => return Err(answer::error(Code::FrameworkInternalError)),
-            Control::End(EndBody { status, output, usage }) => {
+        Ok(match ending {
+            Ending::End(EndBody { status, output, usage }) => {
                 let outcome = match status {
                     EndStatus::Completed => Outcome::Completed,
                     EndStatus::Interrupted => Outcome::Interrupted,
                 };
                 (outcome, result_of(output, usage))
             }
-            Control::Fail(FailBody { failure }) => {
+            Ending::Fail(FailBody { failure }) => {
                 worker::console_error!("session {} run {}: {failure}", self.log_name, fence.run);
                 let _ = self.session(|session| session.explain(fence, &failure));
                 (Outcome::Failed(failure.code), None)
             }
-            Control::Pause(PauseBody { pending, kind }) => {
+            Ending::Pause(PauseBody { pending, kind }) => {
                 let waits = admission.pending_calls();
                 let missing = pending.into_iter().flatten().find(|call| !waits.contains(call));
                 let opaque = self.vocabulary(fence)? == Vocabulary::Opaque;
