@@ -36,10 +36,10 @@ pub struct Cycle<C> {
     events: VecDeque<Event<C>>,
     registry: Registry,
     held: BTreeMap<Exchange, Held>,
-    /// What was said in this turn so far. A panic loses only what its own event has said.
+    /// What leaves in this turn so far. A panic loses only what its own event has said.
     said: Vec<Action>,
-    /// What leaves in this turn because its ticket has come, or will not.
-    released: Vec<Action>,
+    /// The highest ticket that was confirmed.
+    durable: Option<Ticket>,
     /// The ticket whose `sync` is under way.
     in_flight: Option<Ticket>,
     /// A later one, asked for meanwhile.
@@ -53,7 +53,7 @@ impl<C> Default for Cycle<C> {
             registry: Registry::default(),
             held: BTreeMap::new(),
             said: Vec::new(),
-            released: Vec::new(),
+            durable: None,
             in_flight: None,
             wanted: None,
         }
@@ -123,6 +123,7 @@ impl<C> Cycle<C> {
             }
             Event::Durable(ticket) => {
                 self.in_flight = None;
+                self.durable = self.durable.max(Some(*ticket));
                 self.release(*ticket);
             }
             Event::NotDurable(_) => {
@@ -134,40 +135,48 @@ impl<C> Cycle<C> {
         true
     }
 
+    /// Takes over what one event has brought, before the next is heard: a ticket may come, or fail, within the same turn.
     fn keep<S: ?Sized>(&mut self, turn: Turn<'_, S>) {
-        self.said.extend(turn.actions);
         turn.parked.into_iter().for_each(|exchange| self.registry.awaits(exchange));
+        for mut action in sorted(turn.actions) {
+            if self.registry.permits(&mut action) {
+                let leaves = self.held_back(action);
+                self.said.extend(leaves);
+            }
+        }
     }
 
     /// What rests on no more than this leaves.
     fn release(&mut self, ticket: Ticket) {
         let ready = self.held.extract_if(.., |_, held| held.rests.ticket <= ticket);
-        self.released.extend(ready.flat_map(|(_, held)| held.actions));
+        self.said.extend(ready.flat_map(|(_, held)| held.actions));
     }
 
-    /// What waits for a ticket that will not come is answered as it was said for this case.
+    /// What waits for a ticket that will not come is answered as it was said for this case. The engine hears that such a response is over.
     fn give_up(&mut self) {
         for (exchange, held) in std::mem::take(&mut self.held) {
-            self.registry.left(exchange);
-            self.released.push(Action::Answer { exchange, answer: held.rests.otherwise, rests: None });
+            self.said.push(Action::Answer { exchange, answer: held.rests.otherwise, rests: None });
+            if self.registry.ends_unasked(exchange) {
+                self.events.push_front(Event::Left(exchange));
+            }
         }
     }
 
     fn close(&mut self) -> Vec<Action> {
-        let mut done = std::mem::take(&mut self.released);
+        self.answer_lost();
         let (mut alarm, mut timer) = (None, None);
-        for mut action in sorted(std::mem::take(&mut self.said)) {
-            if !self.registry.permits(&mut action) {
+        let mut done = Vec::new();
+        for mut action in std::mem::take(&mut self.said) {
+            if self.registry.is_void(&mut action) {
                 continue;
             }
             match action {
                 Action::Sync(ticket) => self.wanted = self.wanted.max(Some(ticket)),
                 Action::Arm(at) => alarm = Some(at),
                 Action::Timer(at) => timer = Some(at),
-                action => done.extend(self.held_back(action)),
+                action => done.push(action),
             }
         }
-        done.extend(self.lost());
         self.registry.turn_over();
         done.extend(alarm.map(Action::Arm));
         done.extend(timer.map(Action::Timer));
@@ -178,6 +187,12 @@ impl<C> Cycle<C> {
     /// The action, unless its response waits for a ticket: then it waits as well.
     fn held_back(&mut self, action: Action) -> Option<Action> {
         match action {
+            Action::Answer { exchange, answer, rests: Some(rests) } if Some(rests.ticket) <= self.durable => {
+                Some(Action::Answer { exchange, answer, rests: None })
+            }
+            Action::Open { exchange, head, rests: Some(rests) } if Some(rests.ticket) <= self.durable => {
+                Some(Action::Open { exchange, head, rests: None })
+            }
             Action::Answer { exchange, answer, rests: Some(rests) } => {
                 let actions = vec![Action::Answer { exchange, answer, rests: None }];
                 self.held.insert(exchange, Held { rests, actions });
@@ -209,14 +224,14 @@ impl<C> Cycle<C> {
         }
     }
 
-    /// Requests that an error path has lost.
-    fn lost(&mut self) -> Vec<Action> {
-        let lost = self.registry.lost().into_iter();
-        let answers = lost.map(|exchange| {
-            self.registry.left(exchange);
-            Action::Answer { exchange, answer: Answer::error(Code::FrameworkInternalError), rests: None }
-        });
-        answers.collect()
+    /// Answers the requests that an error path has lost, and lets the engine hear that they are over.
+    fn answer_lost(&mut self) {
+        for exchange in self.registry.lost() {
+            self.registry.ends_unasked(exchange);
+            self.events.push_back(Event::Left(exchange));
+            let answer = Answer::error(Code::FrameworkInternalError);
+            self.said.push(Action::Answer { exchange, answer, rests: None });
+        }
     }
 
     /// At most one `sync` is in flight; what was asked for meanwhile is the next.

@@ -21,7 +21,8 @@ pub enum Event<C> {
         /// What of it.
         news: BodyNews,
     },
-    /// The client has gone, whether or not its response was over.
+    /// The client has gone, whether or not its response was over. Also told of a request that was ended in the engine's place: one that it
+    /// had lost, or whose open response rested on a ticket that did not come.
     Left(Exchange),
     /// These responses take no more for the time being.
     Full(Vec<Exchange>),

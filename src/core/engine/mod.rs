@@ -25,6 +25,8 @@
 pub mod action;
 pub mod answer;
 pub mod cycle;
+#[cfg(test)]
+mod cycle_tests;
 pub mod entropy;
 pub mod event;
 pub mod ids;
@@ -44,7 +46,8 @@ pub trait Engine {
     /// The synchronous storage of its rows.
     type Storage: ?Sized;
 
-    /// Hears one event. Decides, then changes: a refused request leaves the state as it was.
+    /// Hears one event. Decides, then changes: a refused request leaves the state as it was. What an event tells once and nothing tells
+    /// again (room, a client that left, an alarm or a timer that is not set any more) is noted before anything that can fail.
     fn handle(&mut self, event: Event<Self::Call>, turn: &mut Turn<'_, Self::Storage>);
 
     /// Runs once behind all events of a turn. What must follow is derived here from the state, never remembered at a write: a write that
@@ -52,7 +55,8 @@ pub trait Engine {
     fn turn_over(&mut self, turn: &mut Turn<'_, Self::Storage>);
 
     /// Throws the image away: it is read from its rows again by whoever needs it next. What is not in the rows (open responses, outgoing
-    /// calls) stays.
+    /// calls, the last ticket) stays. What it finds there may not be durable yet, and what it believed of alarm and timer may be untrue:
+    /// what was said in the turn that panicked was not heard.
     fn throw_away(&mut self);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::action::Action;
+use super::action::{Action, Want};
 use super::ids::Exchange;
 
 /// Where a request stands.
@@ -14,13 +14,15 @@ enum Standing {
     Awaiting,
     /// Its response is open.
     Open,
+    /// It was ended in the engine's place, which has not heard of it yet.
+    Ended,
 }
 
 /// The requests of one object that are not over. It outlives the engine's image.
 #[derive(Debug, Default)]
 pub struct Registry {
     standing: BTreeMap<Exchange, Standing>,
-    /// Those that ended in this turn without the engine's doing: what it said of them before it could know is no fault.
+    /// Those whose clients left in this turn: what was said of them before it could be known is no fault, and is not done.
     gone: BTreeSet<Exchange>,
     surplus: u64,
 }
@@ -31,7 +33,7 @@ impl Registry {
         match self.standing.get_mut(&exchange) {
             Some(standing @ (Standing::Heard | Standing::Awaiting)) => *standing = Standing::Heard,
             Some(Standing::Open) => {}
-            None => return false,
+            Some(Standing::Ended) | None => return false,
         }
         true
     }
@@ -48,10 +50,22 @@ impl Registry {
         }
     }
 
-    /// It is over without the engine's doing; `true` when it was owed something.
+    /// Its client has left; `true` when the engine has to hear of it.
     pub fn left(&mut self, exchange: Exchange) -> bool {
-        self.gone.insert(exchange);
+        if self.standing.get(&exchange) != Some(&Standing::Ended) {
+            self.gone.insert(exchange);
+        }
         self.ends(exchange)
+    }
+
+    /// It gets its end from somebody else than the engine, which is to hear of it as of a client that left; `false` when the engine has
+    /// done with it already.
+    pub fn ends_unasked(&mut self, exchange: Exchange) -> bool {
+        match self.standing.get_mut(&exchange) {
+            Some(standing) => *standing = Standing::Ended,
+            None => return false,
+        }
+        true
     }
 
     fn ends(&mut self, exchange: Exchange) -> bool {
@@ -75,7 +89,8 @@ impl Registry {
                 _ => false,
             },
             Action::Answer { exchange, .. } => {
-                self.standing.get(exchange).is_some_and(|standing| *standing != Standing::Open) && self.ends(*exchange)
+                matches!(self.standing.get(exchange), Some(Standing::Heard | Standing::Awaiting))
+                    && self.ends(*exchange)
             }
             Action::Close(exchange) | Action::Break(exchange) => {
                 self.standing.get(exchange) == Some(&Standing::Open) && self.ends(*exchange)
@@ -84,17 +99,38 @@ impl Registry {
                 to.retain(|exchange| self.standing.get(exchange) == Some(&Standing::Open));
                 return !to.is_empty();
             }
+            // It goes on behind the answer.
+            Action::Take { want: Want::Nothing, .. } => true,
             Action::Take { exchange, .. } => {
                 self.awaits(*exchange);
                 // A body may be read while its response is open.
-                return self.standing.contains_key(exchange);
+                return self.is_owed(*exchange);
             }
             _ => true,
         };
-        let known = |exchange: &Exchange| !self.gone.contains(exchange);
+        let known = |exchange: &Exchange| {
+            !self.gone.contains(exchange) && self.standing.get(exchange) != Some(&Standing::Ended)
+        };
         let is_surplus = !permitted && ended_by(action).as_ref().is_some_and(known);
         self.surplus = self.surplus.saturating_add(u64::from(is_surplus));
         permitted
+    }
+
+    /// Whether an action that was permitted has become void by what came later in the same turn. A give is cut to those who have not left.
+    pub fn is_void(&self, action: &mut Action) -> bool {
+        match action {
+            Action::Give { to, .. } => {
+                to.retain(|exchange| !self.gone.contains(exchange));
+                to.is_empty()
+            }
+            Action::Take { want: Want::Nothing, .. } => false,
+            Action::Take { exchange, .. } => !self.is_owed(*exchange),
+            action => ended_by(action).is_some_and(|exchange| self.gone.contains(&exchange)),
+        }
+    }
+
+    fn is_owed(&self, exchange: Exchange) -> bool {
+        self.standing.get(&exchange).is_some_and(|standing| *standing != Standing::Ended)
     }
 
     /// Requests that nothing will ever answer.
@@ -102,14 +138,14 @@ impl Registry {
         self.standing.iter().filter(|(_, standing)| **standing == Standing::Heard).map(|(id, _)| *id).collect()
     }
 
-    /// Requests that are not over.
+    /// Requests whose end the engine has not said yet. A whole answer that waits for its ticket is said.
     pub fn len(&self) -> usize {
-        self.standing.len()
+        self.standing.values().filter(|standing| **standing != Standing::Ended).count()
     }
 
-    /// Whether nobody is owed anything.
+    /// Whether the engine owes nobody anything.
     pub fn is_empty(&self) -> bool {
-        self.standing.is_empty()
+        self.len() == 0
     }
 
     /// Ends that were one too many, and were not carried out: each is a fault of the engine.
