@@ -87,6 +87,11 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// The log's head once they are stored.
+    pub fn through(&self) -> Cursor {
+        self.through
+    }
+
     /// Bytes that the log grows by when it stores them.
     pub fn size(&self) -> u64 {
         self.bytes.len() as u64

@@ -10,6 +10,7 @@
 //! ```
 
 mod entry;
+mod finish;
 mod followers;
 mod holding;
 mod instead;
@@ -30,13 +31,12 @@ use super::ids::{CheckpointId, Cursor, RunId};
 use super::log::{Log, Ticket};
 use super::record::Record;
 use super::retention::Policy;
-use super::run::{Fence, Outcome, RunStatus, StreamStatus};
+use super::run::{Fence, RunStatus, StreamStatus};
 use super::storage::keys::PARTS;
-use super::storage::{CheckpointKind, CheckpointRow, HeldRow, Life, QueuedRow, RunRow, SessionRow, Stored, Write};
+use super::storage::{CheckpointRow, HeldRow, Life, QueuedRow, RunRow, SessionRow, Stored, Write};
 use super::time::{Millis, UnixMillis};
 use super::view::{RunView, View};
 use super::vigil::Vigil;
-use push::last_words;
 
 /// Longest time between the alarms of a live run inside the object: outgoing traffic does not keep an object in memory.
 pub const KEEP_ALIVE: Millis = Millis::new(60_000);
@@ -200,73 +200,8 @@ impl Session {
     /// [`WriteRefused`]; nothing has changed.
     pub fn append(&mut self, fence: &Fence, records: &[Record]) -> Result<Effects, WriteRefused> {
         let (run, row) = self.producing(fence)?;
-        let writes = self.write(&run, &row, records, None, Some(self.policy.max_bytes))?;
-        Ok(self.effects(writes))
-    }
-
-    /// Ends the run, after its last records, in one transaction with them. The first terminal wins: a suspended run can only be stopped
-    /// or fail.
-    ///
-    /// # Errors
-    /// [`WriteRefused`]; nothing has changed.
-    pub fn finish(
-        &mut self,
-        now: UnixMillis,
-        fence: &Fence,
-        outcome: Outcome,
-        records: &[Record],
-    ) -> Result<Effects, WriteRefused> {
-        self.end(now, fence, outcome, records, 0)
-    }
-
-    /// As [`Session::finish`]; the first `said` chunks of the records are a producer's from outside.
-    fn end(
-        &mut self,
-        now: UnixMillis,
-        fence: &Fence,
-        outcome: Outcome,
-        records: &[Record],
-        said: u64,
-    ) -> Result<Effects, WriteRefused> {
-        // A stop and a failure are never refused: what they say is short, or was waiting to be written anyway.
-        let (holder, most) = match outcome {
-            Outcome::Completed | Outcome::Suspended | Outcome::Paused(_) => {
-                (self.producing(fence), Some(self.policy.max_bytes))
-            }
-            Outcome::Interrupted | Outcome::Failed(_) => (self.holder(fence), None),
-        };
-        let (run, row) = holder?;
-        let committed = (self.message_count(), self.checkpoint.as_ref().map(|last| last.sequence));
-        let records = last_words(&run, committed, self.log.head(), said, records);
-        let mut writes = self.write(&run, &row, &records, Some(CheckpointKind::End), most)?;
-        let (status, error) = match outcome {
-            Outcome::Failed(code) => (StreamStatus::Failed, Some(code)),
-            Outcome::Completed | Outcome::Interrupted => (StreamStatus::Ended, None),
-            Outcome::Suspended | Outcome::Paused(_) => (StreamStatus::Paused, None),
-        };
-        let explained = error.is_some();
-        let ended = (!outcome.status().is_live()).then_some(now);
-        let run = RunRow {
-            status: outcome.status(),
-            end: Some(self.log.head()),
-            ended,
-            error,
-            retry_after_ms: run.retry_after_ms.filter(|_| explained),
-            error_text: run.error_text.clone().filter(|_| explained),
-            ..run
-        };
-        let row = SessionRow { status, ..row };
-        writes.push(Write::Run(run.clone()));
-        writes.push(Write::Session(row.clone()));
-        if outcome != Outcome::Suspended {
-            writes.extend(self.forget_held());
-        }
-        self.run = Some(run);
-        self.row = Some(row);
-        self.orphaned = false;
-        if ended.is_some() {
-            self.has_ended(now, self.log.head());
-        }
+        let draft = self.draft(&run, &row, records, None, Some(self.policy.max_bytes))?;
+        let writes = self.lay(draft);
         Ok(self.effects(writes))
     }
 
@@ -280,7 +215,8 @@ impl Session {
         if run.status != RunStatus::SuspendedClientTool {
             return Err(WriteRefused::Ended);
         }
-        let writes = self.write(&run, &row, records, None, Some(self.policy.max_bytes))?;
+        let draft = self.draft(&run, &row, records, None, Some(self.policy.max_bytes))?;
+        let writes = self.lay(draft);
         Ok(self.effects(writes))
     }
 
@@ -294,13 +230,6 @@ impl Session {
         let run = RunRow { attempts: run.attempts.saturating_add(1), life, ..run };
         self.run = Some(run.clone());
         Ok(self.effects(vec![Write::Run(run)]))
-    }
-
-    /// A run has ended here. Retention counts from the end of the oldest run whose chunks are kept.
-    fn has_ended(&mut self, now: UnixMillis, end: Cursor) {
-        if self.oldest.is_none() && end > self.log.floor() {
-            self.oldest = Some(now);
-        }
     }
 
     /// The producer's last word: when to try again, and what clients are told. Kept with the failure that follows; in memory only until

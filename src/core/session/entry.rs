@@ -8,7 +8,7 @@
 //! | [`Entry::Rewind`] | a session; the message of a suspended run must go | is cut back, and may grow by a message | superseded, if it was live |
 
 use super::Session;
-use super::records::{Place, checkpoint_after, chunks_of};
+use super::records::{Place, checkpoint_after, chunks_of, names_in};
 use crate::core::caller::Caller;
 use crate::core::command::{Abandoned, Entry, Input, Opening, RewindCause, Rewound, Start, StartRefused, Started};
 use crate::core::ids::{Cursor, MessageId};
@@ -165,7 +165,7 @@ impl Session {
         }
         writes.insert(own_row, Write::Run(run.clone()));
         self.calls = calls;
-        writes.extend(self.take_names(turn, &opening));
+        writes.extend(self.take_names(turn, names_in(&opening)));
         writes.extend(self.forget_held());
 
         let fence = run.fence();

@@ -59,7 +59,8 @@ impl Session {
         let (run, row) = self.holder(last.fence).map_err(refused)?;
         let committed = (self.message_count(), self.checkpoint.as_ref().map(|last| last.sequence));
         let records = last_words(&run, committed, self.log.head(), 0, last.records);
-        self.write(&run, &row, &records, None, None).map_err(refused)
+        let draft = self.draft(&run, &row, &records, None, None).map_err(refused)?;
+        Ok(self.lay(draft))
     }
 }
 

@@ -123,8 +123,7 @@ impl Session {
         if commit.through > head || commit.through < floor {
             return Err(WriteRefused::Place(floor, head));
         }
-        let named: Vec<Record> = commit.calls.into_iter().map(Record::Call).collect();
-        let mut writes = self.take_names(run.turn, &named);
+        let mut writes = self.take_names(run.turn, commit.calls);
         let mut count = self.message_count();
         if !commit.messages.is_empty() {
             count = run.message_index;
@@ -172,19 +171,15 @@ impl Session {
         records: &[Record],
         (number, result): (u64, Option<String>),
     ) -> Result<Effects, WriteRefused> {
-        let (before, _) = self.producing(fence)?;
+        let (run, row) = self.producing(fence)?;
         let expected = self.expected(fence)?;
         let chunks = records.iter().filter(|record| matches!(record, Record::Chunk { .. })).count();
         let said = number.checked_sub(expected).filter(|said| usize::try_from(*said).is_ok_and(|said| said <= chunks));
         let said = said.ok_or(WriteRefused::Gap(expected))?;
-        if let Some(run) = &mut self.run {
-            *run = numbered(before.clone(), number.saturating_add(1), run.start, result);
-        }
-        let finished = self.end(now, fence, outcome, records, said);
-        if finished.is_err() {
-            self.run = Some(before);
-        }
-        finished
+        let draft = self.draft_of_end(&run, &row, outcome, records, said)?;
+        let start = run.start;
+        let run = numbered(run, number.saturating_add(1), start, result);
+        Ok(self.end(now, (run, row), outcome, draft))
     }
 }
 

@@ -5,20 +5,40 @@ use crate::core::call_ids::CallName;
 use crate::core::chunk::{Chunk, Stamp};
 use crate::core::command::WriteRefused;
 use crate::core::ids::{CheckpointId, Cursor, RunId};
+use crate::core::log::Encoded;
 use crate::core::record::{Commit, Record};
 use crate::core::storage::{CallRow, CheckpointKind, CheckpointRow, MessageRow, RunRow, SessionRow, Write};
 
+/// What records come to: decided, with nothing changed. It fits for as long as the session decides nothing else.
+#[derive(Debug)]
+pub(super) struct Draft {
+    run: RunId,
+    turn: u32,
+    encoded: Encoded,
+    names: Vec<CallName>,
+    /// Rows of messages.
+    messages: Vec<Write>,
+    checkpoint: Option<CheckpointRow>,
+}
+
+impl Draft {
+    /// The log's head behind the records.
+    pub(super) fn through(&self) -> Cursor {
+        self.encoded.through()
+    }
+}
+
 impl Session {
-    /// Lays records into writes. Of several commits in one transaction only the last can ever be seen, so only it is
-    /// written. `most` is what the log's blocks may hold afterwards, in bytes.
-    pub(super) fn write(
-        &mut self,
+    /// Decides what records come to. Of several commits in one transaction only the last can ever be seen, so only it is written. `most`
+    /// is what the log's blocks may hold afterwards, in bytes.
+    pub(super) fn draft(
+        &self,
         run: &RunRow,
         row: &SessionRow,
         records: &[Record],
         end: Option<CheckpointKind>,
         most: Option<u64>,
-    ) -> Result<Vec<Write>, WriteRefused> {
+    ) -> Result<Draft, WriteRefused> {
         let mut head = self.log.head();
         let mut commit: Option<(Cursor, &Commit)> = None;
         for record in records {
@@ -33,23 +53,22 @@ impl Session {
         if !most.is_none_or(fits) {
             return Err(WriteRefused::NoRoom { wanted: encoded.size() });
         }
-        let mut writes = self.log.store(&run.id, encoded);
-        writes.extend(self.take_names(run.turn, records));
         let mut count = self.message_count();
-        writes.extend(records.iter().filter_map(|record| match record {
+        let amended = records.iter().filter_map(|record| match record {
             // What the run itself writes is committed, and what was cut away stays so.
             Record::Amend(row) if row.index < count && row.index != run.message_index => {
                 Some(Write::Message(row.clone()))
             }
             _ => None,
-        }));
+        });
+        let mut messages: Vec<Write> = amended.collect();
         let mut steps = self.checkpoint.as_ref().filter(|last| last.run == run.id).map_or(0, |last| last.step_count);
         let mut state = None;
         if let Some((_, Commit { message, step_count, state: said })) = commit {
             steps = *step_count;
             state.clone_from(said);
             let before = std::mem::replace(&mut count, run.message_index.saturating_add(1));
-            writes.push(Write::Message(MessageRow {
+            messages.push(Write::Message(MessageRow {
                 index: run.message_index,
                 id: run.message_id.clone(),
                 role: "assistant".to_owned(),
@@ -58,39 +77,53 @@ impl Session {
             }));
             if before > count {
                 // A producer outside had laid the run into several messages.
-                writes.push(Write::TruncateMessages(count));
+                messages.push(Write::TruncateMessages(count));
             }
         }
         let point = match end {
             Some(kind) => Some((head, kind)),
             None => commit.map(|(cursor, _)| (cursor, CheckpointKind::Step)),
         };
-        if let Some((cursor, kind)) = point {
+        let checkpoint = point.map(|(cursor, kind)| {
             let place = Place { kind, message_count: count, sequence: cursor, step_count: steps };
-            let mut checkpoint = checkpoint_after(self.checkpoint.as_ref(), place, &run.id, &row.salt);
-            checkpoint.state = state.or(checkpoint.state);
+            let next = checkpoint_after(self.checkpoint.as_ref(), place, &run.id, &row.salt);
+            CheckpointRow { state: state.or(next.state), ..next }
+        });
+        Ok(Draft { run: run.id.clone(), turn: run.turn, encoded, names: names_in(records), messages, checkpoint })
+    }
+
+    /// Does what was decided.
+    pub(super) fn lay(&mut self, draft: Draft) -> Vec<Write> {
+        let Draft { run, turn, encoded, names, messages, checkpoint } = draft;
+        let mut writes = self.log.store(&run, encoded);
+        writes.extend(self.take_names(turn, names));
+        writes.extend(messages);
+        if let Some(checkpoint) = checkpoint {
             writes.push(Write::Checkpoint(checkpoint.clone()));
             self.checkpoint = Some(checkpoint);
         }
-        Ok(writes)
+        writes
     }
-}
 
-impl Session {
-    /// The names that calls have got among these records.
-    pub(super) fn take_names(&mut self, turn: u32, records: &[Record]) -> Vec<Write> {
-        let names = records.iter().filter_map(|record| match record {
-            Record::Call(name) => Some(name),
-            Record::Chunk { .. } | Record::Commit(_) | Record::Amend(_) => None,
-        });
+    /// Takes the names of calls that a run of this turn has begun.
+    pub(super) fn take_names(&mut self, turn: u32, names: Vec<CallName>) -> Vec<Write> {
         let mut writes = Vec::new();
         for name in names {
             self.calls.take(name.clone());
-            let CallName { id, own } = name.clone();
+            let CallName { id, own } = name;
             writes.push(Write::Call(CallRow { id, own, turn }));
         }
         writes
     }
+}
+
+/// The names that calls have got among these records.
+pub(super) fn names_in(records: &[Record]) -> Vec<CallName> {
+    let named = records.iter().filter_map(|record| match record {
+        Record::Call(name) => Some(name.clone()),
+        Record::Chunk { .. } | Record::Commit(_) | Record::Amend(_) => None,
+    });
+    named.collect()
 }
 
 /// What a checkpoint stands for and covers.

@@ -6,7 +6,7 @@
 //! * `queue`: the messages that wait, with literal examples.
 //! * `acts`: what can happen, as data; `interleavings`: random scripts of it.
 //! * `commands`, `suspensions`, `holding`, `numbers`, `retention`, `snapshots`, `rows`: literal examples, which begin with `examples`.
-//!   `silences`: who is heard by a process that was frozen, or whose clock was set. `lives`: deaths of objects, and runs that nobody
+//!   `refusals`: what a refused command leaves. `silences`: who is heard by a process that was frozen, or whose clock was set. `lives`: deaths of objects, and runs that nobody
 //!   follows.
 
 mod acts;
@@ -25,6 +25,7 @@ mod producers;
 mod pushed;
 mod queue;
 mod readers;
+mod refusals;
 mod retention;
 mod rows;
 mod silences;

@@ -41,7 +41,7 @@ fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, Star
 }
 
 /// A pushed run with two messages before it and an opening of two chunks.
-fn pushed() -> (Double, Session, Fence) {
+pub(super) fn pushed() -> (Double, Session, Fence) {
     let (storage, mut session) = (Double::new(), Session::load(None, POLICY, false, Ticket::FIRST));
     let started = begin(&mut session, "r1", brings(2, false, None)).unwrap();
     assert_eq!((started.message_id.as_str(), started.start), ("msg_salt_1_2", at(0)));
