@@ -16,7 +16,9 @@ import { formatEnv, parseEnv } from './envfile.mjs';
 export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
 
 const WRANGLER = path.join(ROOT, 'node_modules/wrangler/wrangler-dist/cli.js');
-const GUARD = path.join(ROOT, 'launcher/guard.mjs');
+const GUARD = path.join(ROOT, 'launcher/guard.cjs');
+// What Node has made of wrangler's source, so that a start does not compile it again.
+const COMPILED = path.join(ROOT, 'node_modules/.cache/rejoin-compiled');
 const TEMPORARY = 'rejoin-serve-';
 // Between a polite end and a certain one. Everything stored is on disk by then: an object's writes are synced before they are confirmed.
 const STOP_GRACE_MS = 1000;
@@ -123,14 +125,15 @@ function launch({ folder, build, added, beside, storage, host, port, logLevel, v
     '--ip', host, '--port', String(port), '--inspector-port', '0',
     '--log-level', logLevel, '--show-interactive-dev-session=false',
   ];
-  const child = spawn(nodeProgram(), ['--no-warnings', '--import', GUARD, WRANGLER, 'dev', ...options], {
+  const child = spawn(nodeProgram(), ['--no-warnings', '--require', GUARD, WRANGLER, 'dev', ...options], {
     cwd: folder,
     detached: true,
-    // The fourth is the tether of guard.mjs.
+    // The fourth is the tether of guard.cjs.
     stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
     env: {
       ...process.env,
       PWD: folder,
+      NODE_COMPILE_CACHE: COMPILED,
       WRANGLER_HIDE_BANNER: 'true', // and with it the look for updates
       WRANGLER_SEND_METRICS: 'false',
       WRANGLER_WRITE_LOGS: 'false',
