@@ -1,7 +1,6 @@
 // The alarm alone: nobody asks, its handler fails, its object is started again and again. A dead run is settled once, a live one is left alone.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import http from 'node:http'
 import { after, before, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 import { workerd } from '../chaos/workerd.mjs'
@@ -12,6 +11,7 @@ import { TEXT, pushRun } from './harness/push.mjs'
 import { call, session } from './harness/session.mjs'
 import { openaiAgent } from './harness/server.mjs'
 import { eventually } from './harness/wait.mjs'
+import { upstream } from './harness/upstream.mjs'
 
 const LEASE_MS = 2000
 let model, server, told
@@ -30,7 +30,7 @@ after(async () => {
 /** Takes what it is told, and never writes. */
 async function producerOutside() {
   const taken = []
-  const listener = http.createServer(async (request, response) => {
+  const listener = upstream(async (request, response) => {
     const parts = []
     for await (const part of request) parts.push(part)
     taken.push(JSON.parse(Buffer.concat(parts)))

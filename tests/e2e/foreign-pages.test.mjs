@@ -1,6 +1,5 @@
 // A page of another origin reaches the service with its visitor's cookies: what acts is refused before anything happens.
 import assert from 'node:assert/strict'
-import http from 'node:http'
 import { once } from 'node:events'
 import { after, before, describe, test } from 'node:test'
 import { assertRefused } from './harness/assertions.mjs'
@@ -8,6 +7,7 @@ import { gate, textScript } from './harness/fake-model.mjs'
 import { rawCall } from './harness/raw.mjs'
 import { userMessage } from './harness/session.mjs'
 import { stage } from './harness/stage.mjs'
+import { upstream } from './harness/upstream.mjs'
 
 const EVIL = 'https://evil.example'
 const APP = 'https://app.example'
@@ -103,7 +103,7 @@ describe('with origins named', () => {
 
 describe('a chat route of the app’s own', () => {
   const seen = []
-  const route = http.createServer((request, response) => {
+  const route = upstream((request, response) => {
     seen.push(request.headers)
     response.writeHead(200, { 'content-type': 'text/event-stream' })
     response.end('data: {"type":"start"}\n\ndata: {"type":"finish"}\n\ndata: [DONE]\n\n')

@@ -1,24 +1,19 @@
 // The README's first command as a newcomer gives it: `make run` with its three variables, and its end.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { test } from 'node:test'
+import { before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { freePort } from './harness/server.mjs'
 import { call, userMessage } from './harness/session.mjs'
 import { LONG, within } from './harness/wait.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-const freePort = () =>
-  new Promise((resolve) => {
-    const probe = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = probe.address()
-      probe.close(() => resolve(port))
-    })
-  })
+// It builds what is stale; that has no bound.
+before(() => void spawnSync('make', ['build'], { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] }))
 
 test('make run takes PORT, STATE and ENV_FILE, and ends cleanly on SIGTERM', async () => {
   const folder = mkdtempSync(path.join(tmpdir(), 'rejoin-make-'))

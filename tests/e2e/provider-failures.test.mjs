@@ -1,6 +1,5 @@
 // What goes wrong between the product and a model API: every failure has its own code, its words are in the log and nowhere else.
 import assert from 'node:assert/strict'
-import http from 'node:http'
 import { once } from 'node:events'
 import { after, before, describe, test } from 'node:test'
 import { assertChatBody, assertWireBody } from './harness/assertions.mjs'
@@ -10,6 +9,7 @@ import { freePort, openaiAgent, startRejoin } from './harness/server.mjs'
 import { session } from './harness/session.mjs'
 import { chunksOf } from './harness/sse.mjs'
 import { eventually } from './harness/wait.mjs'
+import { upstream } from './harness/upstream.mjs'
 
 const KEY = 'sk-live-0123456789abcdefghijkl'
 const HIDDEN = 'words-of-the-provider'
@@ -22,7 +22,7 @@ let log = ''
 const strayed = []
 before(async () => {
   model = await startFakeModel()
-  elsewhere = http.createServer((req, res) => {
+  elsewhere = upstream((req, res) => {
     strayed.push(req.headers)
     res.end()
   })

@@ -6,12 +6,13 @@ import http from 'node:http'
 import { after, before, test } from 'node:test'
 import { startRejoin } from './harness/server.mjs'
 import { call, userMessage } from './harness/session.mjs'
+import { upstream } from './harness/upstream.mjs'
 
 const told = []
 let agent
 let server
 before(async () => {
-  agent = http.createServer(async (req, res) => {
+  agent = upstream(async (req, res) => {
     let text = ''
     for await (const part of req.setEncoding('utf8')) text += part
     told.push(JSON.parse(text))

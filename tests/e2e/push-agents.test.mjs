@@ -1,6 +1,5 @@
 // Agents whose replies are written from outside: they are told of their run by one request, and write it over HTTP.
 import assert from 'node:assert/strict'
-import http from 'node:http'
 import { once } from 'node:events'
 import { after, before, test } from 'node:test'
 import { assertChatBody } from './harness/assertions.mjs'
@@ -11,6 +10,7 @@ import { PushedRun, says, ui } from './harness/producer.mjs'
 import { startRejoin } from './harness/server.mjs'
 import { session } from './harness/session.mjs'
 import { gate, within } from './harness/wait.mjs'
+import { upstream } from './harness/upstream.mjs'
 
 const set = { session: (id) => session(set.server, id) }
 let agent
@@ -20,7 +20,7 @@ async function startAgent() {
   const told = []
   const waiting = []
   const self = { status: 202, hold: null }
-  const server = http.createServer(async (req, res) => {
+  const server = upstream(async (req, res) => {
     let text = ''
     for await (const part of req.setEncoding('utf8')) text += part
     const request = { headers: req.headers, body: JSON.parse(text) }

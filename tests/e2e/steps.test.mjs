@@ -9,7 +9,8 @@ import { stage } from './harness/stage.mjs'
 import { within } from './harness/wait.mjs'
 
 const ASK = 'use a tool'
-const set = stage({ agents: () => ({ default: { producer: 'demo', paceMs: 2 } }) })
+// The slow one is still in its second step after whatever a busy machine makes of a few requests.
+const set = stage({ agents: () => ({ default: { producer: 'demo', paceMs: 2 }, slow: { producer: 'demo', paceMs: 20 } }) })
 
 /** Parts as every version keeps them. */
 const plain = (parts) => JSON.parse(JSON.stringify(parts)).map(({ id, ...part }) => part)
@@ -25,9 +26,9 @@ async function finished() {
 }
 
 /** A live run whose first step is committed. */
-async function inSecondStep() {
+async function inSecondStep(agent = 'default') {
   const s = set.session()
-  const sent = await s.send(ASK)
+  const sent = await s.send(ASK, { agent })
   await sent.until((f) => f.data?.includes('"finish-step"'))
   await sent.until((f) => f.data?.includes('"text-delta"'))
   return { s, sent }
@@ -35,8 +36,9 @@ async function inSecondStep() {
 
 test('a live snapshot holds the committed steps of the message that is in flight, and its cursor brings the rest', async () => {
   const whole = await finished()
-  const { s, sent } = await inSecondStep()
-  const { body } = await s.snapshot()
+  const { s, sent } = await inSecondStep('slow')
+  const [{ body }, { body: seed }] = [await s.snapshot(), await s.snapshot('?seed=1')]
+  const resumed = await s.resume(body.streamSequence, { messageId: body.resumeMessageId })
   assert.equal(body.status, 'active')
   assert.equal(body.stepCount, 1)
   const inFlight = body.messages.at(-1)
@@ -44,10 +46,9 @@ test('a live snapshot holds the committed steps of the message that is in flight
   assert.ok(inFlight.parts.every((p) => !['streaming', 'input-streaming'].includes(p.state)), JSON.stringify(inFlight.parts))
   assert.equal(inFlight.parts.find((p) => p.toolCallId)?.state, 'output-available')
   for (const version of VERSIONS) await validateMessages(version, body.messages)
-  const seed = (await s.snapshot('?seed=1')).body
   assert.deepEqual(seed.messages.map((m) => m.role), ['user'])
 
-  const rest = await (await s.resume(body.streamSequence, { messageId: body.resumeMessageId })).collect()
+  const rest = await resumed.collect()
   await assertChatBody(rest)
   assert.ok(idsOf(rest.frames).every((id) => id > body.streamSequence))
   // Only these versions continue a seeded message; later ones replace it (the exceptions of the README).
@@ -63,8 +64,8 @@ test('a live snapshot holds the committed steps of the message that is in flight
 
 test('a stock reconnect in the second step replays both, for every version', async () => {
   const whole = await finished()
-  for (const version of VERSIONS) {
-    const { s, sent } = await inSecondStep()
+  const reconnects = async (version) => {
+    const { s, sent } = await inSecondStep('slow')
     sent.cut()
     const chat = await makeChat(version, { id: s.id, origin: set.server.origin, messages: (await s.snapshot('?seed=1')).body.messages })
     await within(chat.resumeStream())
@@ -74,6 +75,7 @@ test('a stock reconnect in the second step replays both, for every version', asy
     assert.deepEqual([textOf(chat.lastMessage), stepsOf(chat.lastMessage)], [textOf(whole.message), stepsOf(whole.message)], `ai ${version}`)
     assert.deepEqual(plain(chat.lastMessage.parts), plain(message.parts), `ai ${version} folds to what is stored`)
   }
+  await Promise.all(VERSIONS.map(reconnects))
 })
 
 test('a resume from any cursor of a live reply brings exactly the rest of it', async () => {

@@ -43,6 +43,7 @@ async function askedBy(version, tools, then, options) {
   const s = set.session()
   const chat = await callingChat(version, s, set.server.origin, options)
   const { text, requests } = await asked(tools, then, { by: chat })
+  assert.equal(chat.status === 'error', false, chat.error?.message)
   return { s, chat, text, requests }
 }
 

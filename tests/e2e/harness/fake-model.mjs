@@ -1,8 +1,8 @@
 // A server of the chat-completions and the Messages API under the test's control: every request is answered by a script of steps.
-import http from 'node:http'
 import { once } from 'node:events'
 import { LONG, within } from './wait.mjs'
 import { play } from './model-steps.mjs'
+import { upstream } from './upstream.mjs'
 
 export { step, textScript, replayScript } from './model-steps.mjs'
 export { gate } from './wait.mjs'
@@ -27,7 +27,7 @@ export async function startFakeModel({ check = () => {} } = {}) {
   const waiting = []
   let handedOut = 0
 
-  const server = http.createServer(async (req, res) => {
+  const server = upstream(async (req, res) => {
     const request = await receive(req, res)
     if (!request) return
     requests.push(request)

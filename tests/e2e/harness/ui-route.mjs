@@ -1,9 +1,9 @@
 // A user's own chat route: a small Node server whose answers the real `ai` package writes, or a script of raw steps.
-import http from 'node:http'
 import { once } from 'node:events'
 import { load } from './clients.mjs'
 import { play } from './model-steps.mjs'
 import { gate } from './wait.mjs'
+import { upstream } from './upstream.mjs'
 
 /**
  * Starts the server. The answer has
@@ -16,7 +16,7 @@ import { gate } from './wait.mjs'
 export async function startUiRoute() {
   const scripts = new Map()
   const requests = []
-  const server = http.createServer(async (req, res) => {
+  const server = upstream(async (req, res) => {
     const request = await receive(req, res)
     requests.push(request)
     const script = scripts.get(request.text)
