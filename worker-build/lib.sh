@@ -15,12 +15,15 @@ say() { printf '· %s\n' "$*" >&2; }
 fail() { printf '\n✗ %s\n' "$*" >&2; exit 1; }
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# step NAME COMMAND…: runs it, says how it ended and how long it took.
+# step NAME COMMAND…: runs it, says how it ended and how long it took; also in the file that REJOIN_STAGES names, where what it runs says nothing.
 step() {
-  local name=$1 start=$SECONDS code=0
+  local name=$1 start=$SECONDS code=0 stages=${REJOIN_STAGES:-}
   shift
   printf '▸ %s\n' "$name" >&2
+  REJOIN_STAGES=''
   "$@" || code=$?
+  REJOIN_STAGES=$stages
+  [ -z "$stages" ] || printf '%6d  %s%s\n' "$((SECONDS - start))" "$name" "$([ "$code" -eq 0 ] || echo ' (failed)')" >>"$stages"
   if [ "$code" -ne 0 ]; then
     printf '✗ %s: failed with code %s after %s s\n' "$name" "$code" "$((SECONDS - start))" >&2
     return "$code"
