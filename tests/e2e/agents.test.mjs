@@ -98,8 +98,6 @@ describe('a deployment with several agents', () => {
 const faults = {
   'no JSON': ['{', /AGENTS is not JSON/],
   'a misspelt field': [{ x: { producer: 'ui', url: 'https://example.org', header: ['cookie'] } }, /agent "x": header is not known/],
-  'a route without its address': [{ x: { producer: 'ui' } }, /agent "x": url is missing/],
-  'a producer that does not exist': [{ x: { producer: 'uii' } }, /agent "x": producer is not known/],
   'a secret that is not set': [{ default: { producer: 'openai', model: 'm', apiKey: 'NOT_SET' } }, /agent "default": apiKey names a secret that is not set/],
   'a binding that does not exist': [{ default: { producer: 'ui', binding: 'NO_SUCH' } }, /agent "default": binding names a service binding/],
   'a binding that is no service': [{ default: { producer: 'ui', binding: 'LEASE_MS' } }, /agent "default": binding names a service binding/],

@@ -1,7 +1,7 @@
 // The alarm alone: nobody asks, its handler fails, its object is started again and again. A dead run is settled once, a live one is left alone.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { after, before, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 import { workerd } from '../chaos/workerd.mjs'
 import { assertChatBody, assertWireBody } from './harness/assertions.mjs'
@@ -64,37 +64,45 @@ async function assertLostOnce(s, from, bound, kept) {
   return body
 }
 
-test('a pushed run whose producer fell silent is failed, with nobody connected', async () => {
-  const s = session(server)
-  const run = await pushRun(s, { leaseMs: 1000 })
-  await run.append(TEXT('part'))
-  await assertLostOnce(s, Date.now(), 1000 + 3000, [s.id, 'part'])
-  const late = await run.append([{ type: 'text-delta', id: 't', delta: 'late' }])
-  assert.deepEqual([late.status, late.body.code], [409, 'state_run_ended'])
-})
-
-for (const [of, count] of [['transactions', 1], ['transactions', 2], ['statements', 1], ['statements', 3], ['behind-transaction', 1]]) {
-  test(`an alarm whose storage fails (${of}, ${count} times) comes again, and the run ends once`, async () => {
+const settled = []
+// Side by side: each waits for its own object's alarm.
+describe('nobody asks:', { concurrency: true }, () => {
+  test('a pushed run whose producer fell silent is failed, with nobody connected', async () => {
     const s = session(server)
     const run = await pushRun(s, { leaseMs: 1000 })
     await run.append(TEXT('part'))
-    await fail(s, of, count)
-    // A memory that was thrown away gives a producer outside another lease.
-    const body = await assertLostOnce(s, Date.now(), (1 + count) * (1000 + LEASE_MS) + 3000, [s.id, 'part'])
-    await restart()
-    assert.deepEqual((await s.snapshot()).body, body)
+    await assertLostOnce(s, Date.now(), 1000 + 3000, [s.id, 'part'])
+    const late = await run.append([{ type: 'text-delta', id: 't', delta: 'late' }])
+    assert.deepEqual([late.status, late.body.code], [409, 'state_run_ended'])
   })
-}
 
-test('a run that was told to a producer outside is waited for, not tried again here', async () => {
-  const s = session(server)
-  const sent = await s.send(s.id, { agent: 'outside' })
-  const begun = Date.now()
-  const got = await sent.collect(LEASE_MS + 5000)
-  await assertChatBody(got)
-  await assertLostOnce(s, begun, LEASE_MS + 3000, [s.id])
-  assert.equal((await s.log()).filter((c) => ['step_start', 'reset-step'].includes(c.chunk.type)).length, 0, 'no attempt of its own')
-  assert.equal(told.taken.filter((t) => t.sessionId === s.id).length, 1)
+  for (const [of, count] of [['transactions', 1], ['transactions', 2], ['statements', 1], ['statements', 3], ['behind-transaction', 1]]) {
+    test(`an alarm whose storage fails (${of}, ${count} times) comes again, and the run ends once`, async () => {
+      const s = session(server)
+      const run = await pushRun(s, { leaseMs: 1000 })
+      await run.append(TEXT('part'))
+      await fail(s, of, count)
+      // A memory that was thrown away gives a producer outside another lease.
+      settled.push([s, await assertLostOnce(s, Date.now(), (1 + count) * (1000 + LEASE_MS) + 3000, [s.id, 'part'])])
+    })
+  }
+
+  test('a run that was told to a producer outside is waited for, not tried again here', async () => {
+    const s = session(server)
+    const sent = await s.send(s.id, { agent: 'outside' })
+    const begun = Date.now()
+    const got = await sent.collect(LEASE_MS + 5000)
+    await assertChatBody(got)
+    await assertLostOnce(s, begun, LEASE_MS + 3000, [s.id])
+    assert.equal((await s.log()).filter((c) => ['step_start', 'reset-step'].includes(c.chunk.type)).length, 0, 'no attempt of its own')
+    assert.equal(told.taken.filter((t) => t.sessionId === s.id).length, 1)
+  })
+})
+
+test('a restart settles nothing again', async () => {
+  assert.equal(settled.length, 5)
+  await restart()
+  for (const [s, body] of settled) assert.deepEqual((await s.snapshot()).body, body)
 })
 
 test('five restarts in a row settle no live pushed run, and leave no orphan', async () => {

@@ -32,10 +32,10 @@ const send = (path, { method = 'POST', declared = true, headers = json, size = L
     more()
   })
 
-test('a POST of 100 MB gets its 413 ten times of ten, from Node, declared or not', async () => {
+test('a POST of 100 MB gets its 413, from Node, declared or not', async () => {
   const statuses = []
-  for (let i = 0; i < 10; i++) statuses.push(await send(i % 2 ? '/api/chat' : `/api/chat/${set.session().id}`, { declared: i % 4 < 2 }))
-  assert.deepEqual(statuses, Array(10).fill(413))
+  for (const path of ['/api/chat', `/api/chat/${set.session().id}`]) for (const declared of [true, false]) statuses.push(await send(path, { declared }))
+  assert.deepEqual(statuses, Array(4).fill(413))
 })
 
 test('and from curl', { skip: !hasCurl && 'curl is not installed here' }, async () => {
@@ -43,11 +43,11 @@ test('and from curl', { skip: !hasCurl && 'curl is not installed here' }, async 
   writeFileSync(file, bytes)
   const statuses = []
   const ways = [[], ['-H', 'Expect:'], ['-H', 'transfer-encoding: chunked']]
-  for (let i = 0; i < 10; i++) {
-    const args = ['-sS', '-o', '/dev/null', '-w', '%{http_code}', ...ways[i % 3], '-H', 'content-type: application/json', '--data-binary', `@${file}`, `${set.server.origin}/api/chat/${set.session().id}`]
+  for (const way of ways) {
+    const args = ['-sS', '-o', '/dev/null', '-w', '%{http_code}', ...way, '-H', 'content-type: application/json', '--data-binary', `@${file}`, `${set.server.origin}/api/chat/${set.session().id}`]
     statuses.push(await run('curl', args).then(({ stdout }) => stdout, (error) => error.stderr))
   }
-  assert.deepEqual(statuses, Array(10).fill('413'))
+  assert.deepEqual(statuses, ways.map(() => '413'))
 })
 
 test('every answer that does not read its body arrives as well', async () => {

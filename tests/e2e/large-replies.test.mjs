@@ -58,7 +58,7 @@ test('a tab that stops reading does not delay the other', async () => {
     next.open()
     const begun = performance.now()
     await sent.until((f) => f.data?.includes(`mark ${index} `), 20_000)
-    if (index > 0) assert.ok(performance.now() - begun < 1500, `mark ${index} took ${Math.round(performance.now() - begun)} ms`)
+    if (index > 0) assert.ok(performance.now() - begun < 5000, `mark ${index} took ${Math.round(performance.now() - begun)} ms`)
   }
   const got = await sent.collect()
   await assertChatBody(got)

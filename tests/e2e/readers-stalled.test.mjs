@@ -1,4 +1,4 @@
-// One of a hundred readers stops reading while megabytes flow: nobody else notices, and it is sent away and comes back.
+// One of many readers stops reading while megabytes flow: nobody else notices, and it is sent away and comes back.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gate, textScript } from './harness/fake-model.mjs'
@@ -6,7 +6,7 @@ import { stage } from './harness/stage.mjs'
 import { openMany, openTally } from './harness/tally.mjs'
 import { eventually } from './harness/wait.mjs'
 
-const READERS = 100
+const READERS = 40
 const CHUNK = 'x'.repeat(64 * 1024)
 // The sockets between the object and a client that stalls take more than 10 MB before the object notices.
 const FLUSHES = 64

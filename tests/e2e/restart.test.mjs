@@ -8,7 +8,9 @@ import { session } from './harness/session.mjs'
 import { chunksOf, isData } from './harness/sse.mjs'
 import { stage } from './harness/stage.mjs'
 
-const MOMENTS = 20
+const KILLS = 5
+// Of the replies that each kill strikes: they are struck at different places.
+const PACES = [5, 8, 13, 21]
 const WORDS = Array.from({ length: 60 }, (_, i) => `w${i} `)
 const seed = Number(process.env.SEED ?? Date.now() % 1_000_000)
 const random = mulberry32(seed)
@@ -16,23 +18,32 @@ let model
 let server
 stage({ vars: { RECOVERY: 'fail' }, ready: (set) => ({ model, server } = set) })
 
-for (let moment = 1; moment <= MOMENTS; moment++) {
+for (let kill = 1; kill <= KILLS; kill++) {
   const frames = 1 + Math.floor(random() * (WORDS.length - 1))
-  test(`kill ${moment} of ${MOMENTS}: after ${frames} frames (SEED=${seed})`, async () => {
-    const s = session(server)
-    model.script(`kill ${moment}`, [step.mode({ paceMs: 8 }), ...textScript([...WORDS, gate()])])
-    const sent = await s.send(`kill ${moment}`)
-    const wire = await s.sse(0)
-    await sent.take(frames)
+  const paced = PACES[Math.floor(random() * PACES.length)]
+  test(`kill ${kill} of ${KILLS}: after ${frames} frames of the reply at ${paced} ms (SEED=${seed})`, async () => {
+    const running = await Promise.all(
+      PACES.map(async (paceMs) => {
+        const s = session(server)
+        model.script(`kill ${kill} ${paceMs}`, [step.mode({ paceMs }), ...textScript([...WORDS, gate()])])
+        const sent = await s.send(`kill ${kill} ${paceMs}`)
+        return { s, paceMs, sent, wire: await s.sse(0) }
+      }),
+    )
+    await running.find(({ paceMs }) => paceMs === paced).sent.take(frames)
     await server.kill()
-    const [chat, seen] = await Promise.all([sent.collect(), wire.collect()])
-    assert.deepEqual([chat.ended, seen.ended], ['broken', 'broken'], 'no clean end was written')
-    await assertChatBody(chat)
+    for (const each of running) {
+      const [chat, seen] = await Promise.all([each.sent.collect(), each.wire.collect()])
+      assert.deepEqual([chat.ended, seen.ended], ['broken', 'broken'], 'no clean end was written')
+      await assertChatBody(chat)
+      Object.assign(each, { chat, before: seen.frames.filter((f) => f.event === 'chunk').map((f) => JSON.parse(f.data)) })
+    }
     await server.start()
 
-    const before = seen.frames.filter((f) => f.event === 'chunk').map((f) => JSON.parse(f.data))
-    await assertSettled(s, before, chat)
-    await assertGoesOn(s)
+    for (const { s, before, chat } of running) {
+      await assertSettled(s, before, chat)
+      await assertGoesOn(s)
+    }
   })
 }
 
