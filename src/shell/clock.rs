@@ -33,6 +33,16 @@ pub fn random_text(words: usize) -> String {
     bytes.to_vec().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// 64 random bits.
+pub fn random_word() -> u64 {
+    let bytes = Uint8Array::new_with_length(8);
+    // As in [`random_text`].
+    if random_values(&bytes).is_err() {
+        return now().get();
+    }
+    bytes.to_vec().iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))
+}
+
 #[derive(Default)]
 struct Alarm {
     rang: bool,

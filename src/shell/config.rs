@@ -9,29 +9,19 @@ use crate::core::config::Settings;
 use crate::core::error::{Code, Failure};
 use crate::dialect::ui::vocabulary::Floor;
 use crate::model::agent::Agents;
+use crate::session::deployment::Deployment;
 
-/// Everything that `wrangler.toml` and its overrides say.
-pub struct Config {
-    pub settings: Settings,
-    pub agents: Agents,
-    pub floor: Floor,
-}
-
-impl Config {
-    /// Reads the variables. The failure names the variable, and the field within it, and quotes no value.
-    pub fn read(env: &Env) -> Result<Self, Failure> {
-        let invalid = |text: String| Failure::new(Code::ConfigurationInvalid, text);
-        let settings = settings(env).map_err(invalid)?;
-        let agents = variable(env, "AGENTS").unwrap_or_else(|| r#"{"default":{"producer":"demo"}}"#.to_owned());
-        let agents = Agents::parse(&agents).map_err(|error| error.failure())?;
-        let floor = match variable(env, "CLIENT_FLOOR") {
-            Some(text) => {
-                text.parse().map_err(|_| invalid("CLIENT_FLOOR must be a version such as 6.0.0".to_owned()))?
-            }
-            None => Floor::default(),
-        };
-        Ok(Self { settings, agents, floor })
-    }
+/// Reads the variables. The failure names the variable, and the field within it, and quotes no value.
+pub fn deployment(env: &Env) -> Result<Deployment, Failure> {
+    let invalid = |text: String| Failure::new(Code::ConfigurationInvalid, text);
+    let settings = settings(env).map_err(invalid)?;
+    let agents = variable(env, "AGENTS").unwrap_or_else(|| r#"{"default":{"producer":"demo"}}"#.to_owned());
+    let agents = Agents::parse(&agents).map_err(|error| error.failure())?;
+    let floor = match variable(env, "CLIENT_FLOOR") {
+        Some(text) => text.parse().map_err(|_| invalid("CLIENT_FLOOR must be a version such as 6.0.0".to_owned()))?,
+        None => Floor::default(),
+    };
+    Ok(Deployment { settings, agents, floor })
 }
 
 thread_local! {

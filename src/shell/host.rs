@@ -2,23 +2,21 @@
 //!
 //! Shared state is borrowed with `try_borrow` only, and never across an `await` or a call into JavaScript.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use futures::FutureExt;
 use futures::channel::oneshot;
-use js_sys::Promise;
 use thiserror::Error;
-use wasm_bindgen::JsValue;
-use wasm_bindgen_futures::{JsFuture, spawn_local};
-use worker::{Env, console_error};
+use wasm_bindgen_futures::spawn_local;
+use worker::Env;
 
 use super::admissions::KnownAdmission;
-use super::bindings::{ObjectStorage, error_text};
-use super::clock::{now, sleep};
-use super::config::Config;
+use super::bindings::ObjectStorage;
+use super::clock::now;
+use super::heart::{Beside, Busy, Heart, done};
 use super::lease_watch::LeaseWatch;
 use super::production::{HeldRun, Production};
 use super::queue::HandedOn;
@@ -26,15 +24,17 @@ use super::readers::Readers;
 use super::sql::ObjectConnection;
 use super::stored::KnownAttempts;
 use crate::core::command::Effects;
-use crate::core::counters::{Counters, add};
 use crate::core::digest;
+use crate::core::engine::Engine;
 use crate::core::log::Ticket;
 use crate::core::run::Fence;
 use crate::core::session::{Session, keep_alive};
 use crate::core::storage::sql::SqlStorage;
-use crate::core::storage::{RunRow, Storage, StorageError};
-use crate::core::time::{Millis, UnixMillis};
+use crate::core::storage::{Storage, StorageError};
+use crate::core::time::UnixMillis;
 use crate::model::ui_route::request::Forwarded;
+use crate::session::deployment::Deployment;
+use crate::session::engine::{Passed, Rows, SessionEngine};
 
 /// The session's memory could not be used in this turn.
 #[derive(Debug, Error)]
@@ -47,8 +47,11 @@ pub enum HostError {
     Busy,
 }
 
-/// Pause before storage that did not confirm is asked again.
-const SYNC_RETRY: Millis = Millis::new(1_000);
+impl From<Busy> for HostError {
+    fn from(_: Busy) -> Self {
+        Self::Busy
+    }
+}
 
 /// One session in this object.
 pub struct Host {
@@ -56,14 +59,14 @@ pub struct Host {
     pub name: String,
     /// How log lines name it.
     pub log_name: String,
-    /// What this object has done since it was loaded.
-    pub counters: RefCell<Counters>,
     /// The deployment's configuration.
-    pub config: Config,
+    pub config: Rc<Deployment>,
     /// Secrets and bindings.
     pub env: Env,
     /// The session's rows.
-    pub storage: SqlStorage<ObjectConnection>,
+    pub storage: Rc<SqlStorage<ObjectConnection>>,
+    /// The engine in its loop.
+    pub heart: Rc<Heart<SessionEngine>>,
     /// Open responses.
     pub readers: Readers,
     /// The producer that lives in this object, if one does.
@@ -79,20 +82,10 @@ pub struct Host {
     /// What is known of the run that a producer outside writes.
     pub known_admission: RefCell<KnownAdmission>,
     object: ObjectStorage,
-    session: RefCell<Option<Session>>,
-    /// Rises whenever the memory is thrown away: a ticket of an older memory confirms nothing.
-    generation: Cell<u64>,
-    /// The first ticket of the next memory.
-    tickets: Cell<Ticket>,
-    unconfirmed: Cell<Option<Ticket>>,
-    syncing: Cell<bool>,
     /// Requests that answer once everything written before them is durable.
-    waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    waiting: RefCell<Vec<(Ticket, oneshot::Sender<()>)>>,
     /// Requests that wait for the log to move.
     watching: RefCell<Vec<oneshot::Sender<()>>>,
-    /// Nothing is published until the rows that a reload found are known to be durable.
-    held: Cell<bool>,
-    armed: Cell<Option<UnixMillis>>,
     /// A run whose words could not be stored.
     pub unstorable: RefCell<Option<Fence>>,
     /// What the requests of messages that wait hand on.
@@ -100,15 +93,19 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn new(name: String, object: ObjectStorage, env: Env, config: Config) -> Rc<Self> {
-        let log_name = if config.settings.log_session_ids { name.clone() } else { digest::short(&name) };
-        Rc::new(Self {
+    pub fn new(name: String, object: ObjectStorage, env: Env, deployment: Deployment) -> Rc<Self> {
+        let log_name = if deployment.settings.log_session_ids { name.clone() } else { digest::short(&name) };
+        let config = Rc::new(deployment);
+        let storage = Rc::new(SqlStorage::new(ObjectConnection::new(object.clone())));
+        let engine = SessionEngine::new(Rc::clone(&config), log_name.clone());
+        let heart = Heart::new(engine, Rc::clone(&storage) as Rc<Rows>, object.clone());
+        let host = Rc::new(Self {
             name,
             log_name,
-            counters: RefCell::default(),
             config,
             env,
-            storage: SqlStorage::new(ObjectConnection::new(object.clone())),
+            storage,
+            heart: Rc::clone(&heart),
             readers: Readers::default(),
             production: RefCell::new(None),
             lease_watch: RefCell::default(),
@@ -117,76 +114,47 @@ impl Host {
             attempts: RefCell::default(),
             known_admission: RefCell::default(),
             object,
-            session: RefCell::new(None),
-            generation: Cell::new(0),
-            tickets: Cell::new(Ticket::FIRST),
-            unconfirmed: Cell::new(None),
-            syncing: Cell::new(false),
             waiting: RefCell::default(),
             watching: RefCell::default(),
-            held: Cell::new(false),
-            armed: Cell::new(None),
             unstorable: RefCell::default(),
             handed_on: RefCell::default(),
-        })
+        });
+        heart.stands_beside(Rc::new(Calls(Rc::downgrade(&host))));
+        host
     }
 
     /// Runs one command against the session, loaded from its rows if need be. `command` must not call into JavaScript.
     pub fn session<T>(&self, command: impl FnOnce(&mut Session) -> T) -> Result<T, HostError> {
-        self.load()?;
-        let mut slot = self.session.try_borrow_mut().map_err(|_| HostError::Busy)?;
-        slot.as_mut().map(command).ok_or(HostError::Busy)
+        let (now, producing) = (now(), self.is_producing());
+        let done = self.heart.look(|engine, storage| {
+            engine.producing = producing;
+            engine.session(now, storage).map(command)
+        });
+        Ok(done??)
     }
 
-    // Apart from its callers, of which the bundle would otherwise hold one copy each.
-    #[inline(never)]
-    fn load(&self) -> Result<(), HostError> {
-        let loaded = self.session.try_borrow().map_err(|_| HostError::Busy)?.is_some();
-        if !loaded {
-            let stored = self.storage.load()?;
-            let alive = self.production.try_borrow().is_ok_and(|production| production.is_some());
-            let mut session = Session::load(stored, self.config.settings.policy(), alive, self.tickets.get());
-            // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object, or outside.
-            let lives = |run: &RunRow| alive || run.push.is_some();
-            if let Some(run) = session.run().filter(|run| lives(run)) {
-                let fence = run.fence();
-                session.renew(now(), &fence);
-            }
-            *self.session.try_borrow_mut().map_err(|_| HostError::Busy)? = Some(session);
-        }
-        Ok(())
+    fn is_producing(&self) -> bool {
+        // Whoever changes the producer at this moment has one.
+        self.production.try_borrow().map_or(true, |production| production.is_some())
     }
 
     /// Applies what a command decided, and publishes it once it is durable.
     pub fn persist(self: &Rc<Self>, effects: Effects) -> Result<(), HostError> {
-        if let Err(error) = self.storage.apply(&effects.writes) {
-            console_error!("session {}: {error}", self.log_name);
-            self.throw_away();
-            return Err(error.into());
-        }
-        self.count(|counters| {
-            add(&mut counters.flushes, 1);
-            add(&mut counters.appended, effects.chunks);
-        });
-        self.unconfirmed.set(Some(effects.ticket));
-        self.confirm_soon();
-        Ok(())
+        Ok(self.heart.turn(|engine, turn| engine.persist(&effects, turn))??)
     }
 
     /// Whether readers must wait for storage before they are given anything.
     pub fn is_held(&self) -> bool {
-        self.held.get()
+        self.heart.look(|engine, _| engine.is_held()).unwrap_or(true)
     }
 
     /// Waits until everything written so far is durable. What is written meanwhile may be read as well: the platform holds a finished
     /// answer back until the writes before it are durable.
     pub async fn settled_writes(self: &Rc<Self>) -> Result<(), HostError> {
-        if !self.held.get() && !self.session(|session| session.is_unconfirmed())? {
-            return Ok(());
-        }
+        self.session(|_| ())?;
+        let Some(ticket) = self.heart.look(|engine, _| engine.unconfirmed())? else { return Ok(()) };
         let (done, confirmed) = oneshot::channel();
-        self.waiting.try_borrow_mut().map_err(|_| HostError::Busy)?.push(done);
-        self.confirm_soon();
+        self.waiting.try_borrow_mut().map_err(|_| HostError::Busy)?.push((ticket, done));
         confirmed.await.map_err(|_| StorageError::Failed("the writes were not confirmed".to_owned()).into())
     }
 
@@ -209,21 +177,16 @@ impl Host {
 
     /// Forgets the session in memory; the next command reads it from its rows again.
     pub fn throw_away(self: &Rc<Self>) {
-        self.generation.set(self.generation.get().wrapping_add(1));
-        self.storage.forget();
+        let _ = self.heart.turn(|engine, _| engine.throw_away());
+    }
+
+    /// The memory was thrown away, and with it what was known from its rows.
+    fn forget(&self) {
         self.forget_admission();
         if let Ok(mut known) = self.attempts.try_borrow_mut() {
             *known = None;
         }
-        if let Ok(mut slot) = self.session.try_borrow_mut()
-            && let Some(session) = slot.take()
-        {
-            self.tickets.set(session.next_ticket());
-        }
-        self.held.set(true);
-        self.unconfirmed.set(None);
         self.wake_watchers();
-        self.confirm_soon();
     }
 
     /// Runs a task of this object. A panic in it costs the memory, not the object.
@@ -238,33 +201,14 @@ impl Host {
 
     /// Arms the object's one alarm, unless it is armed for then or earlier.
     pub fn arm(self: &Rc<Self>, at: Option<UnixMillis>) {
-        let Some(at) = at else { return };
-        if self.armed.get().is_some_and(|armed| armed <= at) {
-            return;
+        if let Some(at) = at {
+            let _ = self.heart.turn(|engine, turn| engine.arm(at, turn));
         }
-        self.armed.set(Some(at));
-        self.storage.connection().count_alarm();
-        match self.object.set_alarm(at.get() as f64) {
-            Ok(promise) => {
-                let host = Rc::clone(self);
-                spawn_local(async move {
-                    if let Err(error) = JsFuture::from(promise).await {
-                        host.not_armed(&error);
-                    }
-                });
-            }
-            Err(error) => self.not_armed(&error),
-        }
-    }
-
-    fn not_armed(&self, error: &JsValue) {
-        self.armed.set(None);
-        console_error!("session {}: the alarm was not set: {}", self.log_name, error_text(error));
     }
 
     /// The alarm rang: whatever is due is settled, and the next one armed last.
     pub async fn rang(self: &Rc<Self>) -> Result<(), HostError> {
-        self.armed.set(None);
+        self.heart.look(|engine, _| engine.disarmed())?;
         self.watch_lease();
         let settled = match self.expire().await {
             Ok(()) => {
@@ -289,7 +233,7 @@ impl Host {
 
     /// Deletes everything, the file behind the tables included.
     pub async fn erase(self: &Rc<Self>) -> Result<(), HostError> {
-        self.armed.set(None);
+        self.heart.look(|engine, _| engine.disarmed())?;
         let mut erased = done(self.object.delete_alarm()).await;
         erased = erased.and(done(self.object.delete_all()).await);
         if erased.is_err() {
@@ -301,64 +245,52 @@ impl Host {
         Ok(erased?)
     }
 
-    fn is_awaited(&self) -> bool {
-        self.waiting.try_borrow().is_ok_and(|waiting| !waiting.is_empty())
-    }
-
-    async fn sync(&self) -> Result<(), StorageError> {
-        done(self.object.sync()).await
-    }
-
-    /// One task confirms for everybody: all writes of a turn share one `sync`.
-    fn confirm_soon(self: &Rc<Self>) {
-        if self.syncing.replace(true) {
+    /// What follows from what has happened to the memory.
+    fn follow(self: &Rc<Self>, passed: Passed) {
+        if passed.undurable {
+            drop(self.waiting.try_borrow_mut().map(|mut waiting| std::mem::take(&mut *waiting)));
+            self.evict_all();
+        }
+        if !passed.durable {
             return;
         }
-        let host = Rc::clone(self);
-        spawn_local(async move {
-            // Whatever panics in a round costs the memory and nobody's confirmation: the next round starts from the rows.
-            while AssertUnwindSafe(host.confirm()).catch_unwind().await.is_err() {
-                host.throw_away();
-            }
-            host.syncing.set(false);
-        });
-    }
-
-    async fn confirm(self: &Rc<Self>) {
-        let host = self;
-        while host.held.get() || host.unconfirmed.get().is_some() || host.is_awaited() {
-            let generation = host.generation.get();
-            let ticket = host.unconfirmed.take();
-            let waiting = host.waiting.try_borrow_mut().map(|mut waiting| std::mem::take(&mut *waiting));
-            if let Err(error) = host.sync().await {
-                console_error!("session {}: {error}", host.log_name);
-                host.evict_all();
-                host.throw_away();
-                sleep(SYNC_RETRY).await;
-                continue;
-            }
-            if host.generation.get() == generation {
-                host.held.set(false);
-                if let Some(ticket) = ticket {
-                    let _ = host.session(|session| session.confirmed(ticket));
-                }
-            }
-            for done in waiting.unwrap_or_default() {
-                let _ = done.send(());
-            }
-            host.wake_watchers();
-            host.flushed();
-            host.drain();
-            host.pump();
+        let confirmed = |(ticket, _): &mut (Ticket, _)| passed.through.is_some_and(|through| *ticket <= through);
+        let ready =
+            self.waiting.try_borrow_mut().map(|mut waiting| waiting.extract_if(.., confirmed).collect::<Vec<_>>());
+        for (_, done) in ready.unwrap_or_default() {
+            let _ = done.send(());
         }
+        self.wake_watchers();
+        self.flushed();
+        self.drain();
+        self.pump();
     }
 }
 
-/// Waits for what the storage has promised.
-async fn done(promised: Result<Promise, JsValue>) -> Result<(), StorageError> {
-    let outcome = match promised {
-        Ok(promise) => JsFuture::from(promise).await,
-        Err(error) => Err(error),
-    };
-    outcome.map(|_| ()).map_err(|error| StorageError::told(error_text(&error)))
+/// The calls beside the engine.
+struct Calls(Weak<Host>);
+
+impl Beside<SessionEngine> for Calls {
+    fn before(&self, engine: &mut SessionEngine) {
+        if let Some(host) = self.0.upgrade() {
+            engine.producing = host.is_producing();
+        }
+    }
+
+    fn after(&self, heart: &Rc<Heart<SessionEngine>>, at_once: bool) {
+        let Some(host) = self.0.upgrade() else { return };
+        let Ok(passed) = heart.look(|engine, _| engine.take_passed()) else { return };
+        if passed.thrown {
+            host.forget();
+        }
+        if !passed.durable && !passed.undurable {
+            return;
+        }
+        if at_once {
+            return host.follow(passed);
+        }
+        // Somebody up the stack is in the middle of something.
+        let later = Rc::clone(&host);
+        host.spawn(async move { later.follow(passed) });
+    }
 }

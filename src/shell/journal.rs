@@ -18,16 +18,20 @@ impl Host {
 
     /// Changes the counters. `change` must not call into JavaScript.
     pub fn count(&self, change: impl FnOnce(&mut Counters)) {
-        if let Ok(mut counters) = self.counters.try_borrow_mut() {
-            change(&mut counters);
-        }
+        let _ = self.heart.look(|engine, _| change(&mut engine.counters));
     }
 
     /// The counters as `/info` shows them.
     pub fn counted(&self) -> Value {
-        let mut counters = self.counters.try_borrow().map(|counters| *counters).unwrap_or_default();
-        counters.rows_written = self.storage.connection().rows_written();
+        let mut counters = self.heart.look(|engine, _| engine.counters).unwrap_or_default();
+        counters.rows_written = self.rows_written();
         serde_json::to_value(counters).unwrap_or_default()
+    }
+
+    /// Rows written since the object was loaded, as the storage counts and bills them: one for each alarm.
+    pub fn rows_written(&self) -> u64 {
+        let alarms = self.heart.look(|engine, _| engine.alarms()).unwrap_or_default();
+        self.storage.connection().rows_written().saturating_add(alarms)
     }
 
     /// The line of a run that has just ended.

@@ -1,7 +1,7 @@
 //! The wasm shell: does, decides nothing. This file is the map of the room.
 //!
 //! * [`worker`]: the Worker; finds the session and passes the request on. [`object`]: the Durable Object; catches panics.
-//! * [`host`]: one session in the runtime: storage, memory, confirmation, alarm. [`calls`]: what it does for each call, a file a kind.
+//! * [`heart`]: the loop around an engine. [`host`]: the calls beside it, which are not the engine's yet. [`calls`]: what it does for each call, a file a kind.
 //! * [`entry`]: who answers a send, and what is handed on. [`production`] and [`producers`]: the run that lives in the object, and what feeds it;
 //!   [`settling`]: how it ends. [`stored`]: its chunks, read from the rows.
 //! * [`queue`]: the messages that wait for their answer.
@@ -23,6 +23,7 @@ mod config;
 mod drain;
 mod entry;
 mod follower;
+mod heart;
 mod holding;
 mod host;
 mod incoming;

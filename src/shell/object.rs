@@ -10,7 +10,7 @@ use worker::{DurableObject, Env, Request, Response, Result, State, durable_objec
 
 use super::answer;
 use super::bindings::ObjectStorage;
-use super::config::Config;
+use super::config;
 use super::host::Host;
 use super::request::take_rest;
 use crate::core::error::{Code, Failure};
@@ -77,7 +77,7 @@ impl Parts {
         if let Some(host) = known {
             return Ok(host);
         }
-        let config = Config::read(&self.env)?;
+        let config = config::deployment(&self.env)?;
         let id = self.state.id();
         let name = id.name().unwrap_or_else(|| id.to_string());
         let storage: ObjectStorage = JsValue::from(&**self.state.storage().as_raw()).unchecked_into();

@@ -44,7 +44,7 @@ pub async fn perform(host: &Rc<Host>, request: &Request, query: &str) -> Result<
             let bytes = body(request, 16 << 20).await.map_err(|_| refuse("the body could not be read"))?;
             let operation: Operation =
                 serde_json::from_slice(&bytes).map_err(|error| refuse(&format!("not an operation: {error}")))?;
-            Ok(answer::json(200, &perform_operation(&host.storage, &operation)))
+            Ok(answer::json(200, &perform_operation(&*host.storage, &operation)))
         }
         Some("fail-storage") => {
             let faults = host.storage.connection().faults();

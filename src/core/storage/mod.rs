@@ -76,6 +76,9 @@ impl StorageError {
 
 /// Synchronous storage of one session. A write is durable only once the shell's `sync` has returned.
 pub trait Storage {
+    /// Forgets what is known of the tables, before they are read again: a transaction that was rolled back may have changed it.
+    fn forget(&self) {}
+
     /// Everything a session is rebuilt from, or `None` when nothing was ever written. Writes nothing.
     ///
     /// # Errors

@@ -81,11 +81,6 @@ impl<S: Sql> SqlStorage<S> {
         Self { sql, version: Cell::new(None) }
     }
 
-    /// Forgets what is known of the tables; a transaction that was rolled back may have changed it.
-    pub fn forget(&self) {
-        self.version.set(None);
-    }
-
     /// The connection.
     pub fn connection(&self) -> &S {
         &self.sql
@@ -184,6 +179,10 @@ impl<S: Sql> SqlStorage<S> {
 }
 
 impl<S: Sql> Storage for SqlStorage<S> {
+    fn forget(&self) {
+        self.version.set(None);
+    }
+
     fn load(&self) -> Result<Option<Stored>, StorageError> {
         if self.version()? == 0 {
             return Ok(None);

@@ -132,7 +132,7 @@ impl Host {
         if let Value::Object(map) = &mut body {
             map.retain(|_, value| !value.is_null());
             map.insert("readers".into(), self.readers.len().into());
-            map.insert("rowsWritten".into(), self.storage.connection().rows_written().into());
+            map.insert("rowsWritten".into(), self.rows_written().into());
             map.insert("counters".into(), self.counted());
         }
         Ok(answer::json(200, &body))

@@ -1,0 +1,265 @@
+//! The session's engine: its image in memory, what of it is durable, and the alarm, which follows from the state.
+//!
+//! A failed or unknown write throws the image away. It is read from its rows again by whoever needs it next, and nothing of it is published
+//! until it is known to be durable.
+
+use std::rc::Rc;
+
+use super::deployment::Deployment;
+use crate::core::command::Effects;
+use crate::core::counters::{Counters, add};
+use crate::core::engine::action::{Action, Level};
+use crate::core::engine::event::Event;
+use crate::core::engine::{Engine, Turn};
+use crate::core::log::Ticket;
+use crate::core::session::{Session, keep_alive};
+use crate::core::storage::{RunRow, Storage, StorageError};
+use crate::core::time::{Millis, UnixMillis};
+
+/// Pause before storage that did not confirm is asked again.
+const SYNC_RETRY: Millis = Millis::new(1_000);
+
+/// The storage that a session lives in.
+pub type Rows = dyn Storage;
+
+/// A turn of a session.
+pub type SessionTurn<'a> = Turn<'a, Rows>;
+
+/// What has happened to the image since somebody looked last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Storage has confirmed a ticket.
+    pub durable: bool,
+    /// Storage could not confirm: every open response is to end.
+    pub undurable: bool,
+    /// The image was thrown away.
+    pub thrown: bool,
+    /// The highest ticket that is durable.
+    pub through: Option<Ticket>,
+}
+
+/// One session.
+pub struct SessionEngine {
+    deployment: Rc<Deployment>,
+    log_name: String,
+    image: Option<Session>,
+    /// The first ticket that no image has handed out.
+    tickets: Ticket,
+    /// The newest ticket that was written under.
+    newest: Option<Ticket>,
+    /// What has been written, and storage was not asked to confirm yet.
+    written: Option<Ticket>,
+    /// Rows that a reload has found are published only once this ticket is durable.
+    held: Option<Held>,
+    /// When the alarm that is set will ring, as far as this engine knows.
+    armed: Option<UnixMillis>,
+    /// Whether the rows may ask for another alarm than the one that is set.
+    changed: bool,
+    /// Alarms that were set: storage bills a row for each.
+    alarms: u64,
+    passed: Passed,
+    /// Whether a producer lives in this object.
+    pub producing: bool,
+    /// What this object has done since it was loaded.
+    pub counters: Counters,
+}
+
+/// A ticket that must be durable before anything is published, and from when on storage may be asked for it.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    ticket: Ticket,
+    from: UnixMillis,
+    asked: bool,
+}
+
+impl SessionEngine {
+    /// A session that nothing is known of yet; `log_name` is how log lines name it.
+    pub fn new(deployment: Rc<Deployment>, log_name: String) -> Self {
+        Self {
+            deployment,
+            log_name,
+            image: None,
+            tickets: Ticket::FIRST,
+            newest: None,
+            written: None,
+            held: None,
+            armed: None,
+            changed: false,
+            alarms: 0,
+            passed: Passed::default(),
+            producing: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The session, read from its rows if need be.
+    ///
+    /// # Errors
+    /// [`StorageError`]: the rows could not be read.
+    pub fn session(&mut self, now: UnixMillis, storage: &Rows) -> Result<&mut Session, StorageError> {
+        let session = match self.image.take() {
+            Some(session) => session,
+            None => self.load(now, storage)?,
+        };
+        Ok(self.image.insert(session))
+    }
+
+    // Apart from its callers, of which the bundle would otherwise hold one copy each.
+    #[inline(never)]
+    fn load(&self, now: UnixMillis, storage: &Rows) -> Result<Session, StorageError> {
+        storage.forget();
+        let stored = storage.load()?;
+        let policy = self.deployment.settings.policy();
+        let mut session = Session::load(stored, policy, self.producing, self.tickets);
+        // Renewals are in memory only, so the rows know an old lease of a producer that is alive in this object, or outside.
+        let lives = |run: &RunRow| self.producing || run.push.is_some();
+        if let Some(run) = session.run().filter(|run| lives(run)) {
+            let fence = run.fence();
+            session.renew(now, &fence);
+        }
+        Ok(session)
+    }
+
+    /// Writes what a command has decided. It is published once it is durable.
+    ///
+    /// # Errors
+    /// [`StorageError`]: the image was thrown away.
+    pub fn persist(&mut self, effects: &Effects, turn: &mut SessionTurn<'_>) -> Result<(), StorageError> {
+        self.changed = true;
+        if let Err(error) = turn.storage.apply(&effects.writes) {
+            self.log(format!("{error}"), turn);
+            self.throw_away();
+            return Err(error);
+        }
+        add(&mut self.counters.flushes, 1);
+        add(&mut self.counters.appended, effects.chunks);
+        self.newest = Some(effects.ticket);
+        self.written = self.newest;
+        Ok(())
+    }
+
+    /// Whether nothing may be published yet.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The ticket that confirms everything written so far; `None` when it is durable.
+    pub fn unconfirmed(&self) -> Option<Ticket> {
+        let pending = self.image.as_ref().is_some_and(Session::is_unconfirmed);
+        self.held.map(|held| held.ticket).max(self.newest.filter(|_| pending))
+    }
+
+    /// What has happened to the image since this was asked last.
+    pub fn take_passed(&mut self) -> Passed {
+        std::mem::take(&mut self.passed)
+    }
+
+    /// Asks for the alarm at this moment, unless it rings then or earlier.
+    pub fn arm(&mut self, at: UnixMillis, turn: &mut SessionTurn<'_>) {
+        if self.armed.is_none_or(|armed| at < armed) {
+            self.armed = Some(at);
+            add(&mut self.alarms, 1);
+            turn.act(Action::Arm(at));
+        }
+    }
+
+    /// Alarms that were set: storage bills a row for each.
+    pub fn alarms(&self) -> u64 {
+        self.alarms
+    }
+
+    /// No alarm is set.
+    pub fn disarmed(&mut self) {
+        self.armed = None;
+    }
+
+    /// The alarm for whatever comes next is part of the turn in which the rows change.
+    fn arm_next(&mut self, turn: &mut SessionTurn<'_>) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let next = match self.session(turn.now, turn.storage) {
+            Ok(session) => session.alarm(turn.now),
+            // Nobody mends it meanwhile: whoever asks next finds it so.
+            Err(error) if error.is_lasting() => None,
+            Err(_) => Some(turn.now.after(keep_alive(self.deployment.settings.lease))),
+        };
+        if let Some(at) = next {
+            self.arm(at, turn);
+        }
+    }
+
+    /// Asks storage to confirm what is not known to be durable.
+    fn sync(&mut self, turn: &mut SessionTurn<'_>) {
+        if let Some(held) = self.held.as_mut().filter(|held| !held.asked) {
+            if turn.now < held.from {
+                turn.act(Action::Timer(held.from));
+            } else {
+                held.asked = true;
+                turn.act(Action::Sync(held.ticket));
+            }
+        }
+        if let Some(ticket) = self.written.take() {
+            turn.act(Action::Sync(ticket));
+        }
+    }
+
+    fn durable(&mut self, ticket: Ticket) {
+        if self.held.is_some_and(|held| held.ticket <= ticket) {
+            self.held = None;
+        }
+        if let Some(session) = self.image.as_mut() {
+            session.confirmed(ticket);
+        }
+        self.passed.durable = true;
+        self.passed.through = self.passed.through.max(Some(ticket));
+    }
+
+    fn hold(&mut self, from: UnixMillis) {
+        let ticket = self.image.as_ref().map_or(self.tickets, Session::next_ticket);
+        self.tickets = ticket.next();
+        self.held = Some(Held { ticket, from, asked: false });
+    }
+
+    fn log(&self, words: String, turn: &mut SessionTurn<'_>) {
+        turn.act(Action::Log(Level::Wrong, format!("session {}: {words}", self.log_name).into()));
+    }
+}
+
+impl Engine for SessionEngine {
+    type Call = ();
+    type Storage = Rows;
+
+    fn handle(&mut self, event: Event<Self::Call>, turn: &mut SessionTurn<'_>) {
+        match event {
+            Event::Durable(ticket) => self.durable(ticket),
+            Event::NotDurable(words) => {
+                self.log(words, turn);
+                self.passed.undurable = true;
+                self.throw_away();
+                if let Some(held) = &mut self.held {
+                    held.from = turn.now.after(SYNC_RETRY);
+                }
+            }
+            Event::Rang => self.disarmed(),
+            Event::NotArmed(words) => {
+                self.disarmed();
+                self.log(format!("the alarm was not set: {words}"), turn);
+            }
+            _ => {}
+        }
+    }
+
+    fn turn_over(&mut self, turn: &mut SessionTurn<'_>) {
+        self.arm_next(turn);
+        self.sync(turn);
+    }
+
+    fn throw_away(&mut self) {
+        self.hold(UnixMillis::default());
+        self.image = None;
+        self.written = None;
+        self.changed = true;
+        self.passed.thrown = true;
+    }
+}
