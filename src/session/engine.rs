@@ -178,8 +178,13 @@ impl SessionEngine {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        let next = match self.session(turn.now, turn.storage) {
-            Ok(session) => session.alarm(turn.now),
+        let next = match &self.image {
+            Some(session) => Ok(session.alarm(turn.now)),
+            // Only looked at: who loads the image for good knows by then whether its producer has survived.
+            None => self.load(turn.now, turn.storage).map(|session| session.alarm(turn.now)),
+        };
+        let next = match next {
+            Ok(next) => next,
             // Nobody mends it meanwhile: whoever asks next finds it so.
             Err(error) if error.is_lasting() => None,
             Err(_) => Some(turn.now.after(keep_alive(self.deployment.settings.lease))),
