@@ -5,3 +5,5 @@
 
 pub mod deployment;
 pub mod engine;
+#[cfg(test)]
+mod engine_tests;
