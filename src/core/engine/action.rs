@@ -33,7 +33,9 @@ pub enum Action {
         to: Vec<Exchange>,
         /// What.
         bytes: Rc<[u8]>,
-        /// Whether there is more for them already: then their room is told in a turn of its own, else with whatever comes next.
+        /// Whether there is more for them already: then their room is worth a turn of its own
+        /// ([`Cycle::has_news`](super::cycle::Cycle::has_news)). Else it is so only if a turn has passed meanwhile, which may have brought
+        /// something for them.
         more: bool,
     },
     /// End a response cleanly.

@@ -34,6 +34,8 @@ struct Held {
 #[derive(Debug)]
 pub struct Cycle<C> {
     events: VecDeque<Event<C>>,
+    /// Whether one of them is worth a turn of its own.
+    has_news: bool,
     registry: Registry,
     held: BTreeMap<Exchange, Held>,
     /// What leaves in this turn so far. A panic loses only what its own event has said.
@@ -50,6 +52,7 @@ impl<C> Default for Cycle<C> {
     fn default() -> Self {
         Self {
             events: VecDeque::new(),
+            has_news: false,
             registry: Registry::default(),
             held: BTreeMap::new(),
             said: Vec::new(),
@@ -63,12 +66,16 @@ impl<C> Default for Cycle<C> {
 impl<C> Cycle<C> {
     /// Something happened.
     pub fn tell(&mut self, event: Event<C>) {
+        self.has_news |= match &event {
+            Event::Room(exchange) => self.registry.misses_something(*exchange),
+            _ => true,
+        };
         self.events.push_back(event);
     }
 
-    /// Whether something was told that no turn has heard.
+    /// Whether something was told that is worth a turn. Room for a response for which there is nothing more waits for whatever comes next.
     pub fn has_news(&self) -> bool {
-        !self.events.is_empty()
+        self.has_news
     }
 
     /// The requests that are not over.
@@ -163,6 +170,8 @@ impl<C> Cycle<C> {
     }
 
     fn close(&mut self) -> Vec<Action> {
+        // A panic has left those behind it.
+        self.has_news = !self.events.is_empty();
         self.answer_lost();
         let (mut alarm, mut timer) = (None, None);
         let mut done = Vec::new();
@@ -228,7 +237,7 @@ impl<C> Cycle<C> {
     fn answer_lost(&mut self) {
         for exchange in self.registry.lost() {
             self.registry.ends_unasked(exchange);
-            self.events.push_back(Event::Left(exchange));
+            self.tell(Event::Left(exchange));
             let answer = Answer::error(Code::FrameworkInternalError);
             self.said.push(Action::Answer { exchange, answer, rests: None });
         }

@@ -407,3 +407,25 @@ fn a_panic_in_the_turn_of_a_ticket_keeps_what_the_ticket_has_released() {
     assert_eq!(driver.panics(), [answer(2, 503)]);
     assert!(!driver.cycle.is_syncing());
 }
+
+#[test]
+fn room_is_worth_a_turn_when_there_is_more_or_a_turn_has_passed() {
+    let mut driver = Driver::default();
+    let gives = |more: bool| Action::Give { to: vec![x(1)], bytes: b"a"[..].into(), more };
+    driver.asked(1, Say::These(vec![open(1), gives(true)]));
+    driver.cycle.tell(Event::Room(x(1)));
+    assert!(driver.cycle.has_news());
+    driver.engine.over = vec![gives(false)];
+    driver.turn();
+    driver.cycle.tell(Event::Room(x(1)));
+    assert!(!driver.cycle.has_news());
+    // It is heard with whatever comes next.
+    driver.asked(2, Say::Park);
+    assert!(driver.engine.heard.ends_with(&[format!("{:?}", Event::<Say>::Room(x(1))), "asked 2".to_owned()]));
+    // While it was full, something came for it: the engine could not give it.
+    driver.engine.over = vec![gives(false)];
+    driver.turn();
+    driver.told(Event::Timer);
+    driver.cycle.tell(Event::Room(x(1)));
+    assert!(driver.cycle.has_news());
+}

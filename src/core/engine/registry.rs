@@ -13,7 +13,10 @@ enum Standing {
     /// Its body, or something else that the engine waits for, will bring the next event.
     Awaiting,
     /// Its response is open.
-    Open,
+    Open {
+        /// The turn of its last give, if that said that nothing more is there for it.
+        sated: Option<u64>,
+    },
     /// It was ended in the engine's place, which has not heard of it yet.
     Ended,
 }
@@ -25,6 +28,8 @@ pub struct Registry {
     /// Those whose clients left in this turn: what was said of them before it could be known is no fault, and is not done.
     gone: BTreeSet<Exchange>,
     surplus: u64,
+    /// How many turns are over.
+    turns: u64,
 }
 
 impl Registry {
@@ -32,7 +37,7 @@ impl Registry {
     pub fn hears(&mut self, exchange: Exchange) -> bool {
         match self.standing.get_mut(&exchange) {
             Some(standing @ (Standing::Heard | Standing::Awaiting)) => *standing = Standing::Heard,
-            Some(Standing::Open) => {}
+            Some(Standing::Open { .. }) => {}
             Some(Standing::Ended) | None => return false,
         }
         true
@@ -75,6 +80,19 @@ impl Registry {
     /// The turn is over.
     pub fn turn_over(&mut self) {
         self.gone.clear();
+        self.turns = self.turns.saturating_add(1);
+    }
+
+    /// Whether room for this response is worth a turn: there was more for it, or there may be since a turn has passed.
+    pub fn misses_something(&self, exchange: Exchange) -> bool {
+        match self.standing.get(&exchange) {
+            Some(Standing::Open { sated: Some(turn) }) => turn.saturating_add(1) < self.turns,
+            _ => true,
+        }
+    }
+
+    fn is_open(&self, exchange: Exchange) -> bool {
+        matches!(self.standing.get(&exchange), Some(Standing::Open { .. }))
     }
 
     /// Takes note of what an action does to requests. `false` when it must not be carried out, because its request is over already: one end
@@ -83,7 +101,7 @@ impl Registry {
         let permitted = match action {
             Action::Open { exchange, .. } => match self.standing.get_mut(exchange) {
                 Some(standing @ (Standing::Heard | Standing::Awaiting)) => {
-                    *standing = Standing::Open;
+                    *standing = Standing::Open { sated: None };
                     true
                 }
                 _ => false,
@@ -92,11 +110,16 @@ impl Registry {
                 matches!(self.standing.get(exchange), Some(Standing::Heard | Standing::Awaiting))
                     && self.ends(*exchange)
             }
-            Action::Close(exchange) | Action::Break(exchange) => {
-                self.standing.get(exchange) == Some(&Standing::Open) && self.ends(*exchange)
-            }
-            Action::Give { to, .. } => {
-                to.retain(|exchange| self.standing.get(exchange) == Some(&Standing::Open));
+            Action::Close(exchange) | Action::Break(exchange) => self.is_open(*exchange) && self.ends(*exchange),
+            Action::Give { to, more, .. } => {
+                let given = (!*more).then_some(self.turns);
+                to.retain(|exchange| match self.standing.get_mut(exchange) {
+                    Some(Standing::Open { sated }) => {
+                        *sated = given;
+                        true
+                    }
+                    _ => false,
+                });
                 return !to.is_empty();
             }
             // It goes on behind the answer.
