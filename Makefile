@@ -1,6 +1,6 @@
 # Everything here sets up what it needs first; see CONTRIBUTING.md.
 
-.PHONY: help run build test check bench chaos setup clean
+.PHONY: help run build test check sim bench chaos setup clean
 .DEFAULT_GOAL := help
 
 # Relative paths in STATE and ENV_FILE start where make was called, also with `make -C`.
@@ -12,6 +12,7 @@ help:
 	@echo 'make test    everything: check, native tests, end-to-end tests, a dry deploy'
 	@echo 'make check   format and lint, host and wasm'
 	@echo 'make build   src/ -> build/'
+	@echo 'make sim     the simulation (COUNT=10000 schedules, SEED=1, SUBJECT=all)'
 	@echo 'make bench   the measured budgets'
 	@echo 'make chaos   the kill campaign (SEED=n, COUNT=200, LANES=4, RELOADS=500)'
 	@echo 'make setup   only bring what is missing'
@@ -28,6 +29,9 @@ test:
 
 check:
 	@worker-build/check.sh
+
+sim:
+	@COUNT='$(COUNT)' SEED='$(SEED)' SUBJECT='$(SUBJECT)' worker-build/sim.sh
 
 bench:
 	@worker-build/bench.sh

@@ -21,6 +21,6 @@ wasm_lint() (
 failed=''
 step 'format' "$NATIVE_CARGO" fmt --check || failed="$failed format"
 step 'imports' node "$HERE/imports.mjs" || failed="$failed imports"
-step 'lint, host' "$NATIVE_CARGO" clippy --locked --all-targets -- -D warnings || failed="$failed host"
+step 'lint, host' "$NATIVE_CARGO" clippy --locked --all-targets --features simulation -- -D warnings || failed="$failed host"
 step 'lint, wasm' wasm_lint || failed="$failed wasm"
 [ -z "$failed" ] || fail "make check:$failed"

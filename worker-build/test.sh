@@ -29,6 +29,7 @@ dry_deploy() {
 }
 
 step 'native tests' "$NATIVE_CARGO" test --locked --quiet
+step 'simulation' "$HERE/sim.sh"
 step 'fold and floors against the published clients' node --test tests/fold/*.test.mjs
 "$HERE/build.sh"
 step 'tests of the tools' node --test worker-build/*.test.mjs launcher/*.test.mjs

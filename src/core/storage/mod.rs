@@ -4,19 +4,19 @@
 //! * [`rows`]: the rows and the writes.
 //! * [`sql`]: schema, migrations and statements, over any SQLite; [`cells`]: its values; [`keys`]: the keys of rows in parts.
 //! * [`contract`]: the suite that every implementation must pass, as data; `contract::read`: its reader.
-//! * `double`: the fault-injecting double of the tests; `native`: SQLite outside the object; `contract_tests`: the suite on both;
+//! * `double`: the fault-injecting double of the tests and of the simulation; `native`: SQLite outside the object; `contract_tests`: the suite on both;
 //!   `migration_tests`: what older builds have stored.
 
 pub mod cells;
 pub mod contract;
 #[cfg(test)]
 mod contract_tests;
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 pub mod double;
 pub mod keys;
 #[cfg(test)]
 mod migration_tests;
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 pub mod native;
 pub mod rows;
 pub mod sql;
