@@ -26,7 +26,7 @@ pub enum StartRefused {
     /// A run is running.
     #[error("run {0} is running")]
     AlreadyRunning(RunId),
-    /// The session is not what it was when this was decided.
+    /// The session is not what it was when this was decided, or planned.
     #[error("the session has changed")]
     Conflict,
     /// A message has an id of the form that replies get.
@@ -193,20 +193,22 @@ pub struct Rewound {
 }
 
 /// What a run's first records are made from.
-pub struct Opening<'a> {
+#[derive(Clone, Debug)]
+pub struct Opening {
     /// The run.
-    pub run: &'a RunId,
+    pub run: RunId,
     /// The message that it writes.
-    pub message_id: &'a MessageId,
-    /// The cut that its start has made.
-    pub rewound: Option<&'a Rewound>,
-    /// Where the conversation stands, when the run took the place of one that was running, without a cut.
-    pub displaced: Option<&'a Rewound>,
+    pub message_id: MessageId,
+    /// The cut that its start makes.
+    pub rewound: Option<Rewound>,
+    /// Where the conversation stands, when the run takes the place of one that is running, without a cut.
+    pub displaced: Option<Rewound>,
     /// The names that the session's calls have taken.
-    pub calls: &'a CallIds,
+    pub calls: CallIds,
 }
 
-/// What a run is started with.
+/// What a run is started with, apart from its first records.
+#[derive(Clone, Debug)]
 pub struct Start<'a> {
     /// The moment.
     pub now: UnixMillis,
@@ -230,8 +232,6 @@ pub struct Start<'a> {
     pub push: Option<Millis>,
     /// The conversation's state from here on, as JSON text, if it changes.
     pub state: Option<String>,
-    /// The run's first records.
-    pub opening: &'a dyn Fn(&Opening<'_>) -> Vec<Record>,
 }
 
 /// What becomes of a live run whose place another one takes.

@@ -1,6 +1,6 @@
 //! The chunk log of one session: numbers, blocks, tickets, the durable head and the memory tail.
 //!
-//! Write before send (DESIGN.md invariant 1): [`Log::append`] hands out numbers and writes and a [`Ticket`]; nothing of it may be read
+//! Write before send (DESIGN.md invariant 1): [`Log::store`] hands out writes, which the session gives a [`Ticket`]; nothing of it may be read
 //! until [`Log::confirmed`] says that storage has it. The tail in memory is a cache of what the blocks hold.
 
 use std::collections::VecDeque;
@@ -87,6 +87,29 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// Numbers the chunks with what comes behind this head.
+    ///
+    /// # Errors
+    /// [`SequenceOutOfRange`] when the numbers are used up.
+    pub fn after<'a>(
+        head: Cursor,
+        chunks: impl IntoIterator<Item = (&'a Chunk, &'a Stamp)>,
+    ) -> Result<Self, SequenceOutOfRange> {
+        let mut through = head;
+        let mut frames = Vec::new();
+        let mut bytes = Vec::new();
+        for (chunk, stamp) in chunks {
+            let sequence = through.next()?;
+            through = sequence.cursor();
+            let mut encoded = Vec::new();
+            frame::encode(sequence, chunk, stamp, &mut encoded);
+            bytes.extend_from_slice(&encoded);
+            let attempt = stamp.attempt.as_ref().map(|(id, _)| id.clone());
+            frames.push(Frame { sequence, attempt, bytes: encoded });
+        }
+        Ok(Self { through, frames, bytes })
+    }
+
     /// The log's head once they are stored.
     pub fn through(&self) -> Cursor {
         self.through
@@ -159,43 +182,7 @@ impl Log {
         }
     }
 
-    /// Numbers the chunks and lays them into rows. All or nothing: on an error the log is as it was.
-    ///
-    /// # Errors
-    /// [`SequenceOutOfRange`] when the numbers are used up.
-    pub fn append<'a>(
-        &mut self,
-        run: &RunId,
-        chunks: impl IntoIterator<Item = (&'a Chunk, &'a Stamp)>,
-    ) -> Result<Vec<Write>, SequenceOutOfRange> {
-        let encoded = self.encode(chunks)?;
-        Ok(self.store(run, encoded))
-    }
-
-    /// Numbers the chunks with what comes next in this log, and changes nothing.
-    ///
-    /// # Errors
-    /// [`SequenceOutOfRange`] when the numbers are used up.
-    pub fn encode<'a>(
-        &self,
-        chunks: impl IntoIterator<Item = (&'a Chunk, &'a Stamp)>,
-    ) -> Result<Encoded, SequenceOutOfRange> {
-        let mut through = self.head;
-        let mut frames = Vec::new();
-        let mut bytes = Vec::new();
-        for (chunk, stamp) in chunks {
-            let sequence = through.next()?;
-            through = sequence.cursor();
-            let mut encoded = Vec::new();
-            frame::encode(sequence, chunk, stamp, &mut encoded);
-            bytes.extend_from_slice(&encoded);
-            let attempt = stamp.attempt.as_ref().map(|(id, _)| id.clone());
-            frames.push(Frame { sequence, attempt, bytes: encoded });
-        }
-        Ok(Encoded { through, frames, bytes })
-    }
-
-    /// Lays chunks into rows that were numbered since the last store.
+    /// Lays chunks into rows that were numbered from this log's head on.
     pub fn store(&mut self, run: &RunId, encoded: Encoded) -> Vec<Write> {
         if encoded.frames.is_empty() {
             return Vec::new();
@@ -265,7 +252,8 @@ mod tests {
         let run = RunId::new("r");
         let stamp = Stamp { run: run.clone(), attempt: None };
         let chunks: Vec<_> = texts.iter().map(|text| Chunk::new("text-delta").with("delta", *text)).collect();
-        log.append(&run, chunks.iter().map(|chunk| (chunk, &stamp))).unwrap()
+        let encoded = Encoded::after(log.head(), chunks.iter().map(|chunk| (chunk, &stamp))).unwrap();
+        log.store(&run, encoded)
     }
 
     fn at(cursor: u64) -> Cursor {
@@ -384,15 +372,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_append_leaves_the_log_as_it_was() {
-        let mut log = Log::load(Cursor::START, at(Sequence::MAX - 2), None);
-        append(&mut log, &["a"]);
-        let before = format!("{log:?}");
-        let (run, chunk) = (RunId::new("r"), Chunk::new("x"));
-        let stamp = Stamp { run: run.clone(), attempt: None };
-        assert_eq!(log.append(&run, [(&chunk, &stamp), (&chunk, &stamp)]), Err(SequenceOutOfRange));
-        assert_eq!(format!("{log:?}"), before);
-        assert!(log.append(&run, [(&chunk, &stamp)]).is_ok());
+    fn numbers_end_where_they_are_used_up() {
+        let head = at(Sequence::MAX - 1);
+        let (chunk, stamp) = (Chunk::new("x"), Stamp { run: RunId::new("r"), attempt: None });
+        assert!(Encoded::after(head, [(&chunk, &stamp), (&chunk, &stamp)]).is_err());
+        assert_eq!(Encoded::after(head, [(&chunk, &stamp)]).unwrap().through(), at(Sequence::MAX));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod holding;
 mod instead;
 mod keeping;
 mod leases;
+pub mod plan;
 pub mod push;
 pub mod queue;
 mod records;
@@ -266,7 +267,13 @@ impl Session {
     /// [`NotFound`].
     pub fn delete(&mut self, caller: &Caller) -> Result<Vec<Write>, NotFound> {
         self.authorise(caller)?;
-        Ok(vec![Write::DropAll])
+        Ok(self.drop_all())
+    }
+
+    fn drop_all(&mut self) -> Vec<Write> {
+        // What was planned before fits no more.
+        self.tickets = self.tickets.next();
+        vec![Write::DropAll]
     }
 
     /// Storage has confirmed this ticket and all before it.

@@ -93,9 +93,9 @@ fn begun(engine: &mut SessionEngine, now: UnixMillis, storage: &Rows) -> Effects
         entry: Entry::Send { input, abandoned: None },
         push: None,
         state: None,
-        opening: &|_| vec![first.clone()],
     };
-    session.start(start).unwrap().effects
+    let plan = session.plan(start).unwrap();
+    session.start(plan, &[first]).unwrap().effects
 }
 
 fn synced(actions: &[Action]) -> Option<Ticket> {

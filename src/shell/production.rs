@@ -1,6 +1,5 @@
 //! The producer that lives in this object: its start and its flushes. How it ends: [`super::settling`].
 
-use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
@@ -141,17 +140,7 @@ impl Host {
             queued,
         } = launch;
         let answers = continued.as_ref().map(|continued| continued.answers.clone()).unwrap_or_default();
-        let made: RefCell<Option<(RunWriter, Vec<Record>)>> = RefCell::new(None);
         let keeps = matches!(self.config.agents.choose(Some(agent)), Ok((_, Agent::Ui(_))));
-        let opening = |opening: &Opening<'_>| {
-            let (writer, records) = open(opening, (agent, keeps), continued.as_ref(), &abandoned);
-            let mut first: Vec<Record> = names.iter().cloned().map(Record::Call).collect();
-            first.extend(if held { Vec::new() } else { records.clone() });
-            if let Ok(mut slot) = made.try_borrow_mut() {
-                *slot = Some((writer, records));
-            }
-            first
-        };
         let start = Start {
             now: now(),
             caller,
@@ -164,15 +153,25 @@ impl Host {
             entry,
             push,
             state,
-            opening: &opening,
         };
         let before = self.session(|session| session.run().map(|run| run.id.clone())).map_err(NotStarted::Host)?;
         let interrupted = before.filter(|_| instead == Some(Displacement::Interrupted));
-        let begun = match instead {
-            Some(displacement) => self.start_instead(displacement, start)?,
-            None if queued => self.session(|session| session.start_queued(start)).map_err(NotStarted::Host)?,
-            None => self.session(|session| session.start(start)).map_err(NotStarted::Host)?,
+        let last = match instead {
+            Some(displacement) => self.displaced(displacement, &start)?,
+            None => None,
         };
+        let planned = self.session(|session| match &last {
+            Some((fence, displacement, records)) => {
+                session.plan_instead(&LastWords { fence, records, displacement: *displacement }, start)
+            }
+            None if queued => session.plan_queued(start),
+            None => session.plan(start),
+        });
+        let plan = planned.map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
+        let (writer, opened) = open(plan.opening(), (agent, keeps), continued.as_ref(), &abandoned);
+        let mut records: Vec<Record> = names.into_iter().map(Record::Call).collect();
+        records.extend(opened.iter().filter(|_| !held).cloned());
+        let begun = self.session(|session| session.start(plan, &records)).map_err(NotStarted::Host)?;
         let Started { effects, fence, superseded, .. } = begun.map_err(NotStarted::Refused)?;
         self.arm_next();
         if let Err(error) = self.persist(effects) {
@@ -199,11 +198,9 @@ impl Host {
             if let Some(own) = told {
                 producers::tell(self, &run, own, answers);
             }
-        } else if let Some((writer, records)) = made.into_inner()
-            && let Some(signal) = self.seat(&fence, writer)
-        {
+        } else if let Some(signal) = self.seat(&fence, writer) {
             if held {
-                let held = HeldRun { fence, opening: records, agent: agent.to_owned(), forwarded, signal };
+                let held = HeldRun { fence, opening: opened, agent: agent.to_owned(), forwarded, signal };
                 if let Ok(mut slot) = self.held_run.try_borrow_mut() {
                     *slot = Some(held);
                 }
@@ -214,24 +211,20 @@ impl Host {
         Ok(run)
     }
 
-    /// Starts a run in the place of the live one, whose last words are kept.
-    fn start_instead(
+    /// What the live run says last whose place such a start takes; `None` when nothing is live.
+    fn displaced(
         self: &Rc<Self>,
         displacement: Displacement,
-        start: Start<'_>,
-    ) -> Result<Result<Started, StartRefused>, NotStarted> {
+        start: &Start<'_>,
+    ) -> Result<Option<(Fence, Displacement, Vec<Record>)>, NotStarted> {
         let live = self.session(|session| session.run().filter(|run| run.status.is_live()).cloned());
-        let Some(run) = live.map_err(NotStarted::Host)? else {
-            return self.session(|session| session.start(start)).map_err(NotStarted::Host);
-        };
+        let Some(run) = live.map_err(NotStarted::Host)? else { return Ok(None) };
         let fence = run.fence();
-        let may = self.session(|session| {
-            session.may_start_instead(&LastWords { fence: &fence, records: &[], displacement }, &start)
-        });
-        may.map_err(NotStarted::Host)?.map_err(NotStarted::Refused)?;
+        self.session(|session| session.may_start_instead(&fence, displacement, start.caller, &start.entry))
+            .map_err(NotStarted::Host)?
+            .map_err(NotStarted::Refused)?;
         let records = self.last_words(&run).map_err(NotStarted::Host)?;
-        let last = LastWords { fence: &fence, records: &records, displacement };
-        self.session(|session| session.start_instead(&last, start)).map_err(NotStarted::Host)
+        Ok(Some((fence, displacement, records)))
     }
 
     /// Gives a run a producer in this object. The answer is what tells that producer to stop.
@@ -415,7 +408,7 @@ impl Host {
 
 /// The run's writer and its first records.
 fn open(
-    opening: &Opening<'_>,
+    opening: &Opening,
     (agent, keeps_approvals): (&str, bool),
     continued: Option<&Continued>,
     abandoned: &[(String, Chunk)],
@@ -427,7 +420,7 @@ fn open(
     };
     let mut writer = writer.named(agent).among(opening.calls.clone()).keeping_approvals(keeps_approvals);
     let mut records = writer.open();
-    if let Some(rewound) = opening.rewound.or(opening.displaced) {
+    if let Some(rewound) = opening.rewound.as_ref().or(opening.displaced.as_ref()) {
         let resync = Resync {
             checkpoint: rewound.checkpoint.clone(),
             step_count: 0,
@@ -438,7 +431,7 @@ fn open(
                 RewindCause::Rollback => Reason::Rollback,
             },
             run: Some(opening.run.clone()),
-            truncated: opening.rewound.map(|rewound| rewound.checkpoint.clone()),
+            truncated: opening.rewound.as_ref().map(|rewound| rewound.checkpoint.clone()),
         };
         records.extend(writer.announce(resync.chunk()));
     }

@@ -40,7 +40,7 @@ impl Session {
 
     /// Removes all that an idle session stores, once its time is over; asked before anything else is answered.
     pub fn expire(&mut self, now: UnixMillis) -> Option<Vec<Write>> {
-        self.expired(now).then(|| vec![Write::DropAll])
+        self.expired(now).then(|| self.drop_all())
     }
 
     /// When the alarm must look at this session next. What is overdue lies in the past.

@@ -3,8 +3,9 @@
 //! A message in the queue is stored, but no part of the conversation. Its run has an id already, so that its responses can wait for it.
 
 use super::Session;
+use super::plan::Plan;
 use crate::core::caller::Caller;
-use crate::core::command::{Effects, Start, StartRefused, Started};
+use crate::core::command::{Effects, Start, StartRefused};
 use crate::core::ids::{MessageId, RequestKey, RunId};
 use crate::core::storage::{QueuedRow, Write};
 
@@ -89,17 +90,13 @@ impl Session {
         Ok(self.effects(vec![Write::Enqueue(row)]))
     }
 
-    /// Starts the run of the first message, which leaves the queue with it.
+    /// As [`Session::plan`], of the run of the first message, which leaves the queue with it.
     ///
     /// # Errors
-    /// [`StartRefused`]; nothing has changed.
-    pub fn start_queued(&mut self, start: Start<'_>) -> Result<Started, StartRefused> {
+    /// [`StartRefused`].
+    pub fn plan_queued(&self, start: Start<'_>) -> Result<Plan, StartRefused> {
         let first = self.queue.first().filter(|first| first.run == start.run).ok_or(StartRefused::Conflict)?;
-        let place = first.place;
-        let mut started = self.start(start)?;
-        self.queue.remove(0);
-        started.effects.writes.push(Write::Dequeue(place));
-        Ok(started)
+        Ok(self.plan(start)?.of_queued(first.place))
     }
 
     /// Gives the first message up, which cannot be answered.

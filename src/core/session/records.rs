@@ -1,7 +1,7 @@
 //! From a producer's records to writes.
 
 use super::Session;
-use crate::core::call_ids::CallName;
+use crate::core::call_ids::{CallIds, CallName};
 use crate::core::chunk::{Chunk, Stamp};
 use crate::core::command::WriteRefused;
 use crate::core::ids::{CheckpointId, Cursor, RunId};
@@ -22,6 +22,18 @@ pub(super) struct Draft {
 }
 
 impl Draft {
+    /// The commit, if there is one.
+    pub(super) fn checkpoint(&self) -> Option<&CheckpointRow> {
+        self.checkpoint.as_ref()
+    }
+
+    /// The names that calls have taken, once those of the records are taken too.
+    pub(super) fn calls_behind(&self, before: &CallIds) -> CallIds {
+        let mut calls = before.clone();
+        self.names.iter().for_each(|name| calls.take(name.clone()));
+        calls
+    }
+
     /// The log's head behind the records.
     pub(super) fn through(&self) -> Cursor {
         self.encoded.through()
@@ -48,7 +60,7 @@ impl Session {
                 Record::Call(_) | Record::Amend(_) => {}
             }
         }
-        let encoded = self.log.encode(chunks_of(&run.id, records).iter().map(|(c, s)| (*c, s)))?;
+        let encoded = Encoded::after(self.log.head(), chunks_of(&run.id, records).iter().map(|(c, s)| (*c, s)))?;
         let fits = |most| self.log.size().is_some_and(|size| size.saturating_add(encoded.size()) <= most);
         if !most.is_none_or(fits) {
             return Err(WriteRefused::NoRoom { wanted: encoded.size() });

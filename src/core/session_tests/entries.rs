@@ -1,12 +1,11 @@
 //! How the world's runs start: by a send, by results, by a rewind. Every start is accepted or refused as the model says.
 
-use std::cell::RefCell;
-
 use super::model::{Beginning, Deed, Item, quoted};
 use super::producers::{chunk, records_of};
 use super::world::{LEASE, World, checkpoint_id, fence_of, place};
 use crate::core::command::{
-    Abandoned, Displacement, Entry, Input, Keyed, LastWords, RewindCause, Rewound, Start, StartRefused, WriteRefused,
+    Abandoned, Displacement, Entry, Input, Keyed, LastWords, Opening, RewindCause, Rewound, Start, StartRefused,
+    WriteRefused,
 };
 use crate::core::ids::{Cursor, MessageId, RequestKey, RunId};
 use crate::core::record::Record;
@@ -125,7 +124,6 @@ impl World {
         let state = push.filter(|_| opening.len() != 1).map(|_| quoted(&self.fresh(0)));
         let (before, mut facts) = (self.state(), self.model.latest().clone());
         let (head, live) = (facts.chunks.len(), facts.live().cloned());
-        let told = RefCell::new(None);
         let mut refusal = None;
         let last = last.map(|(fence, displacement, items)| {
             let deed = match displacement {
@@ -157,24 +155,31 @@ impl World {
             entry: entry.clone(),
             push,
             state: state.clone(),
-            opening: &|of| {
-                told.replace(Some((of.run.clone(), of.message_id.clone(), of.rewound.cloned())));
-                opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect()
-            },
         };
-        let started = match &last {
-            None if queued.is_some() => self.session.start_queued(start),
-            None => self.session.start(start),
+        let plan = |world: &Self| match &last {
+            None if queued.is_some() => world.session.plan_queued(start.clone()),
+            None => world.session.plan(start.clone()),
             Some((fence, displacement, records)) => {
-                self.session.start_instead(&LastWords { fence, records, displacement: *displacement }, start)
+                let last = LastWords { fence, records, displacement: *displacement };
+                world.session.plan_instead(&last, start.clone())
             }
         };
+        let planned = plan(self);
         if let Some(refusal) = refusal.map(|_| StartRefused::Conflict).or_else(|| facts.start_refusal(&entry)) {
-            assert_eq!(started.unwrap_err(), refusal);
-            assert_eq!((self.state(), told.into_inner()), (before, None), "a refused start changes nothing");
+            assert_eq!((planned.unwrap_err(), self.state()), (refusal, before));
             return;
         }
-        let started = started.unwrap();
+        let (planned, twin) = (planned.unwrap(), plan(self).unwrap());
+        let Opening { run: named, message_id, rewound: told, .. } = planned.opening().clone();
+        let records: Vec<_> = opening.iter().map(|text| Record::Chunk { chunk: chunk(text), attempt: None }).collect();
+        let started = self.session.start(planned, &records).unwrap();
+        let before = self.state();
+        assert_eq!(
+            self.session.start(twin, &records).unwrap_err(),
+            StartRefused::Conflict,
+            "a plan is carried out once"
+        );
+        assert_eq!(self.state(), before, "a refused start changes nothing");
         let lease = self.now.after(push.unwrap_or(LEASE));
         let (before, begin) = (self.lease_until, facts.chunks.len());
         let beginning = Beginning { id, key, opening, now: self.now, lease, before, push, state };
@@ -198,7 +203,7 @@ impl World {
             }),
             Entry::Send { .. } | Entry::Results { .. } | Entry::Push { .. } => None,
         };
-        assert_eq!(told.into_inner(), Some((run.id.clone(), message, rewound)));
+        assert_eq!((named, message_id, told), (run.id.clone(), message, rewound));
         if last.is_none() {
             assert!(matches!(started.effects.writes.first(), Some(Write::Session(_))), "the session's row comes first");
         }

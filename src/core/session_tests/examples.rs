@@ -52,21 +52,26 @@ pub fn send(id: &str) -> Entry {
     Entry::Send { input, abandoned: None }
 }
 
-pub fn start(session: &mut Session, run: &str, opening: &[Record]) -> Result<Started, StartRefused> {
-    session.start(Start {
+/// What starts a run of an agent in the object.
+pub fn wish<'a>(caller: &'a Caller, run: &str, entry: Entry) -> Start<'a> {
+    Start {
         now: NOW,
-        caller: &me(),
+        caller,
         run: RunId::new(run),
         salt: "salt",
         agent: "default",
         vocabulary: Vocabulary::Ui,
         lease: LEASE,
         key: None,
-        entry: send(&format!("u-{run}")),
+        entry,
         push: None,
         state: None,
-        opening: &|_| opening.to_vec(),
-    })
+    }
+}
+
+pub fn start(session: &mut Session, run: &str, opening: &[Record]) -> Result<Started, StartRefused> {
+    let plan = session.plan(wish(&me(), run, send(&format!("u-{run}"))))?;
+    session.start(plan, opening)
 }
 
 /// A session with one running run that has one chunk, stored and confirmed.

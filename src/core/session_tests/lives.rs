@@ -38,9 +38,9 @@ fn run_of(policy: Policy) -> (Double, Session, Fence) {
         entry: send("u1"),
         push: None,
         state: None,
-        opening: &|_| Vec::new(),
     };
-    let begun = session.start(start).unwrap();
+    let plan = session.plan(start).unwrap();
+    let begun = session.start(plan, &[]).unwrap();
     storage.apply(&begun.effects.writes).unwrap();
     (storage, session, begun.fence)
 }

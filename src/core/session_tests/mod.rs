@@ -6,7 +6,7 @@
 //! * `queue`: the messages that wait, with literal examples.
 //! * `acts`: what can happen, as data; `interleavings`: random scripts of it.
 //! * `commands`, `suspensions`, `holding`, `numbers`, `retention`, `snapshots`, `rows`: literal examples, which begin with `examples`.
-//!   `refusals`: what a refused command leaves. `silences`: who is heard by a process that was frozen, or whose clock was set. `lives`: deaths of objects, and runs that nobody
+//!   `plans`: how long one fits, and what it says. `refusals`: what a refused command leaves. `silences`: who is heard by a process that was frozen, or whose clock was set. `lives`: deaths of objects, and runs that nobody
 //!   follows.
 
 mod acts;
@@ -21,6 +21,7 @@ mod lives;
 mod model;
 mod numbers;
 mod outside;
+mod plans;
 mod producers;
 mod pushed;
 mod queue;

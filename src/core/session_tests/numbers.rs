@@ -24,7 +24,7 @@ fn brings(inputs: usize, supersede: bool, abandoned: Option<&str>) -> Entry {
 }
 
 fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, StartRefused> {
-    session.start(Start {
+    let plan = session.plan(Start {
         now: NOW,
         caller: &me(),
         run: RunId::new(run),
@@ -36,8 +36,8 @@ fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<Started, Star
         entry,
         push: Some(OWN_LEASE),
         state: Some("{}".into()),
-        opening: &|_| vec![chunk("run_started"), chunk("start")],
-    })
+    })?;
+    session.start(plan, &[chunk("run_started"), chunk("start")])
 }
 
 /// A pushed run with two messages before it and an opening of two chunks.

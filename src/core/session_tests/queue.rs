@@ -1,17 +1,17 @@
 //! The messages that wait: each is answered in its order, or given up so that whoever waits learns of it.
 
 use super::entries::Wish;
-use super::examples::{LEASE, NOW, POLICY, at, chunk, me, send, start, started};
+use super::examples::{LEASE, NOW, POLICY, at, chunk, me, send, start, started, wish};
 use super::model::quoted;
 use super::readers::Following;
 use super::world::{World, place};
 use crate::core::caller::Caller;
-use crate::core::command::{Entry, Input, Start, StartRefused};
+use crate::core::command::{Displacement, LastWords, StartRefused, Started};
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::log::Ticket;
 use crate::core::reader::{Next, Reader, Scope, Terminal};
-use crate::core::run::{Outcome, OwnPause, RunStatus, Vocabulary};
+use crate::core::run::{Outcome, OwnPause, RunStatus};
 use crate::core::session::Session;
 use crate::core::storage::double::Double;
 use crate::core::storage::{QueuedRow, Storage};
@@ -125,31 +125,16 @@ fn waiting(session: &Session, id: &str) -> QueuedRow {
     row(&Waiting { place: session.next_place(), message: id.into(), run, queued: NOW, json })
 }
 
-fn enqueue(storage: &Double, session: &mut Session, id: &str) {
+pub(super) fn enqueue(storage: &Double, session: &mut Session, id: &str) {
     let row = waiting(session, id);
     let effects = session.enqueue(&me(), row).unwrap();
     storage.apply(&effects.writes).unwrap();
     session.confirmed(effects.ticket);
 }
 
-fn start_queued(session: &mut Session, run: &str, id: &str) -> Result<crate::core::command::Started, StartRefused> {
-    session.start_queued(Start {
-        now: NOW,
-        caller: &me(),
-        run: RunId::new(run),
-        salt: "salt",
-        agent: "default",
-        vocabulary: Vocabulary::Ui,
-        lease: LEASE,
-        key: None,
-        entry: Entry::Send {
-            input: Input { id: MessageId::new(id), json: format!("{{\"id\":\"{id}\"}}") },
-            abandoned: None,
-        },
-        push: None,
-        state: None,
-        opening: &|_| vec![chunk("run_started")],
-    })
+fn start_queued(session: &mut Session, run: &str, id: &str) -> Result<Started, StartRefused> {
+    let plan = session.plan_queued(wish(&me(), run, send(id)))?;
+    session.start(plan, &[chunk("run_started")])
 }
 
 #[test]
@@ -251,26 +236,10 @@ fn an_interrupt_leaves_the_queue_behind_it() {
     enqueue(&storage, &mut session, "u2");
     let refused = start(&mut session, "r2", &[]).unwrap_err();
     assert_eq!(refused, StartRefused::AlreadyRunning(RunId::new("r1")));
-    let last = crate::core::command::LastWords {
-        fence: &fence,
-        records: &[chunk("partial")],
-        displacement: crate::core::command::Displacement::Interrupted,
-    };
-    let begin = Start {
-        now: NOW,
-        caller: &me(),
-        run: RunId::new("r2"),
-        salt: "salt",
-        agent: "default",
-        vocabulary: Vocabulary::Ui,
-        lease: LEASE,
-        key: None,
-        entry: send("u3"),
-        push: None,
-        state: None,
-        opening: &|_| vec![chunk("run_started")],
-    };
-    let next = session.start_instead(&last, begin).unwrap();
+    let last = LastWords { fence: &fence, records: &[chunk("partial")], displacement: Displacement::Interrupted };
+    let plan = session.plan_instead(&last, wish(&me(), "r2", send("u3"))).unwrap();
+    assert_eq!(plan.opening().displaced, None, "it ends, and the conversation grows behind it");
+    let next = session.start(plan, &[chunk("run_started")]).unwrap();
     assert_eq!((next.start, next.superseded, next.effects.chunks), (at(2), None, 2));
     storage.apply(&next.effects.writes).unwrap();
     assert_eq!(

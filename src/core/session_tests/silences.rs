@@ -117,9 +117,9 @@ fn begin(session: &mut Session) -> Fence {
         entry: Entry::Push { inputs: Vec::new(), supersede: false, abandoned: None },
         push: Some(Millis::new(LEASE)),
         state: None,
-        opening: &|_| Vec::new(),
     };
-    let Started { fence, start, .. } = session.start(start).unwrap();
+    let plan = session.plan(start).unwrap();
+    let Started { fence, start, .. } = session.start(plan, &[]).unwrap();
     assert_eq!(start, at(0));
     fence
 }

@@ -21,7 +21,7 @@ pub(super) fn begin(session: &mut Session, run: &str, entry: Entry) -> Result<St
 }
 
 fn begin_with(session: &mut Session, run: &str, entry: Entry, more: &[Record]) -> Result<Started, StartRefused> {
-    session.start(Start {
+    let plan = session.plan(Start {
         now: NOW.after(Millis::new(1_000)),
         caller: &me(),
         run: RunId::new(run),
@@ -33,8 +33,10 @@ fn begin_with(session: &mut Session, run: &str, entry: Entry, more: &[Record]) -
         entry,
         push: None,
         state: None,
-        opening: &|of| of.rewound.map(|_| chunk("resync")).into_iter().chain(more.to_vec()).collect(),
-    })
+    })?;
+    let resync = plan.opening().rewound.as_ref().map(|_| chunk("resync"));
+    let opening: Vec<_> = resync.into_iter().chain(more.to_vec()).collect();
+    session.start(plan, &opening)
 }
 
 /// A run that paused at chunk 2, with or without a commit of its message.

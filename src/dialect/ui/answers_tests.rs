@@ -11,7 +11,7 @@ use super::writer::RunWriter;
 use crate::core::approval::Executor;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Abandoned, Entry, Input, Opening, RewindCause, Start};
+use crate::core::command::{Abandoned, Entry, Input, RewindCause, Start};
 use crate::core::ids::{MessageId, RunId};
 use crate::core::log::Ticket;
 use crate::core::record::{Commit, Record};
@@ -22,7 +22,6 @@ use crate::core::storage::Storage;
 use crate::core::storage::double::Double;
 use crate::core::time::{Millis, UnixMillis};
 use serde_json::Value;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NOW: UnixMillis = UnixMillis::new(1_000);
@@ -106,22 +105,8 @@ impl World {
 
     /// A run that makes one step with these calls.
     fn run(&mut self, entry: Entry, continued: Option<(Value, Vec<Chunk>)>, owns: &[&'static str]) {
-        let made = RefCell::new(None);
-        let opening = |opening: &Opening<'_>| {
-            let writer = match &continued {
-                Some((message, _)) => RunWriter::continuing(opening.run.clone(), message.clone()),
-                None => RunWriter::new(opening.run.clone(), opening.message_id.clone()),
-            };
-            let mut writer = writer.among(opening.calls.clone());
-            let mut records = writer.open();
-            for answer in continued.iter().flat_map(|(_, answers)| answers) {
-                records.extend(writer.inherit(answer.clone()));
-            }
-            made.replace(Some(writer));
-            records
-        };
         self.count += 1;
-        let started = self.session.start(Start {
+        let plan = self.session.plan(Start {
             now: NOW,
             caller: &Caller::Anonymous,
             run: RunId::new(format!("r{}", self.count)),
@@ -133,11 +118,21 @@ impl World {
             entry,
             push: None,
             state: None,
-            opening: &opening,
         });
+        let plan = plan.unwrap();
+        let opening = plan.opening();
+        let writer = match &continued {
+            Some((message, _)) => RunWriter::continuing(opening.run.clone(), message.clone()),
+            None => RunWriter::new(opening.run.clone(), opening.message_id.clone()),
+        };
+        let mut writer = writer.among(opening.calls.clone());
+        let mut records = writer.open();
+        for answer in continued.iter().flat_map(|(_, answers)| answers) {
+            records.extend(writer.inherit(answer.clone()));
+        }
+        let started = self.session.start(plan, &records);
         let started = started.unwrap();
         self.storage.apply(&started.effects.writes).unwrap();
-        let mut writer = made.into_inner().unwrap();
         let mut records = writer.write(Chunk::new("start-step"));
         let turn = self.session.run().unwrap().turn;
         let met: BTreeSet<&'static str> = owns.iter().copied().collect();
