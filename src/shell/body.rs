@@ -90,7 +90,7 @@ pub fn open(
 impl Body {
     /// Whether the client has asked for more than it was given.
     pub fn is_hungry(&self) -> bool {
-        self.pen.hungry.get()
+        self.pen.is_hungry()
     }
 
     /// Whether to report pulls from now on: not while the client has all there is.
@@ -147,6 +147,11 @@ fn fail(controller: &ReadableStreamDefaultController) {
 }
 
 impl Pen {
+    /// Whether the client has asked for more than it was given.
+    pub fn is_hungry(&self) -> bool {
+        self.hungry.get()
+    }
+
     /// Whether the stream itself wants more: it may have been pulled while chunks were still queued. If so it does not count as hungry
     /// until it is pulled again, once they are gone.
     pub fn has_room(&self) -> bool {

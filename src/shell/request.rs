@@ -59,16 +59,24 @@ impl Farewell {
 
 /// Reads a JSON body of at most `limit` bytes. A declared size above it is refused unread, an undeclared one as soon as it is passed.
 pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError> {
+    let bytes = whole(request, limit).await?;
+    let unasked = header(request, "content-type").is_some_and(|kind| cors::is_sent_unasked(&kind));
+    if unasked && !bytes.is_empty() { Err(BodyError::NotJson) } else { Ok(bytes) }
+}
+
+/// Reads a body of any type, as [`body`] reads one.
+pub async fn whole(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError> {
     let declared = header(request, "content-length").and_then(|text| text.trim().parse::<usize>().ok());
     let Some(stream) = request.body() else { return Ok(Vec::new()) };
     if let Some(size) = declared.filter(|size| *size > limit) {
         discard(&stream.get_reader().unchecked_into(), Farewell::WHOLE).await;
         return Err(BodyError::TooLarge(Some(size)));
     }
-    let bytes = if declared.is_some() {
+    if declared.is_some() {
         // The runtime holds the body to its declared length.
         let whole = request.array_buffer().map_err(|_| BodyError::Broken)?;
-        Uint8Array::new(&JsFuture::from(whole).await.map_err(|_| BodyError::Broken)?).to_vec()
+        let bytes = Uint8Array::new(&JsFuture::from(whole).await.map_err(|_| BodyError::Broken)?).to_vec();
+        Ok(bytes)
     } else {
         let reader: ReadableStreamDefaultReader = stream.get_reader().unchecked_into();
         let mut bytes = Vec::new();
@@ -79,10 +87,8 @@ pub async fn body(request: &Request, limit: usize) -> Result<Vec<u8>, BodyError>
                 return Err(BodyError::TooLarge(None));
             }
         }
-        bytes
-    };
-    let unasked = header(request, "content-type").is_some_and(|kind| cors::is_sent_unasked(&kind));
-    if unasked && !bytes.is_empty() { Err(BodyError::NotJson) } else { Ok(bytes) }
+        Ok(bytes)
+    }
 }
 
 /// Takes what is still to come of a body that the answer does not need.

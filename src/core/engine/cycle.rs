@@ -73,6 +73,12 @@ impl<C> Cycle<C> {
         self.events.push_back(event);
     }
 
+    /// A request that is not asked by an event: whoever brings it answers it through a turn.
+    pub fn adopts(&mut self, exchange: Exchange) {
+        self.registry.begins(exchange);
+        self.registry.awaits(exchange);
+    }
+
     /// Whether something was told that is worth a turn. Room for a response for which there is nothing more waits for whatever comes next.
     pub fn has_news(&self) -> bool {
         self.has_news

@@ -31,7 +31,15 @@ impl<E: Engine + 'static> Heart<E> {
             Action::Timer(at) => self.set_timer(at),
             Action::Log(Level::Told, line) => console_log!("{}", words(&line)),
             Action::Log(Level::Wrong, line) => console_error!("{}", words(&line)),
-            other => console_error!("nothing here carries this out: {other:?}"),
+            Action::Open { exchange, head, .. } => self.open(exchange, head),
+            Action::Give { to, bytes, .. } => self.give(&to, &bytes),
+            Action::Close(exchange) => self.close(exchange),
+            Action::Break(exchange) => self.break_off(exchange),
+            Action::Answer { exchange, answer, .. } => self.answer(exchange, answer),
+            Action::Take { exchange, want } => self.take(exchange, want),
+            Action::Erase | Action::Fetch { .. } | Action::ReadOn(_) | Action::Abort(_) => {
+                console_error!("no engine here does that yet");
+            }
         }
     }
 

@@ -1,16 +1,17 @@
 //! The loop around one engine: it tells what happened, lets turns follow, and carries out what they say. It knows no session.
 //!
 //! * [`act`]: carrying out actions: storage's confirmation, the alarm, the timer, log lines.
+//! * [`exchange`]: a request's body in, its response out, and its client's leaving.
 //!
 //! The engine is borrowed for the length of a turn, and actions are carried out without a borrow: one may call back into the object.
 
 mod act;
+mod exchange;
 
 use std::cell::{Cell, RefCell};
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use futures::FutureExt;
 use js_sys::Promise;
 use thiserror::Error;
 use wasm_bindgen::JsValue;
@@ -25,6 +26,8 @@ use crate::core::engine::event::Event;
 use crate::core::engine::{Engine, Turn};
 use crate::core::storage::StorageError;
 use act::Timer;
+use exchange::Channels;
+pub use exchange::response;
 
 /// What stands beside an engine and is told of its turns: the calls that are not its own yet.
 pub trait Beside<E> {
@@ -51,6 +54,7 @@ pub struct Heart<E: Engine> {
     /// Whether a turn will follow what is ready at this moment.
     scheduled: Cell<bool>,
     timer: RefCell<Option<Timer>>,
+    channels: Channels,
 }
 
 impl<E: Engine + 'static> Heart<E> {
@@ -64,6 +68,7 @@ impl<E: Engine + 'static> Heart<E> {
             beside: RefCell::default(),
             scheduled: Cell::new(false),
             timer: RefCell::default(),
+            channels: Channels::default(),
         })
     }
 
@@ -89,9 +94,23 @@ impl<E: Engine + 'static> Heart<E> {
 
     /// Something happened. A turn follows, once everything that is ready has been told.
     pub fn tell(self: &Rc<Self>, event: Event<E::Call>) {
-        let told = self.cycle.try_borrow_mut().map(|mut cycle| cycle.tell(event));
-        if told.is_ok() {
-            self.soon();
+        self.tell_quietly(event);
+        self.soon();
+    }
+
+    /// Something happened that is worth no turn of its own.
+    fn tell_quietly(&self, event: Event<E::Call>) {
+        if let Ok(mut cycle) = self.cycle.try_borrow_mut() {
+            cycle.tell(event);
+        }
+    }
+
+    /// What was told is heard now. Not from within a turn.
+    fn turn_at_once(self: &Rc<Self>) {
+        match catch_unwind(AssertUnwindSafe(|| self.make_turn(|_, _| (), true))) {
+            Ok(Ok(())) => {}
+            Ok(Err(Busy)) => self.soon(),
+            Err(_) => self.panicked(),
         }
     }
 
@@ -103,12 +122,7 @@ impl<E: Engine + 'static> Heart<E> {
         let heart = Rc::clone(self);
         spawn_local(async move {
             heart.scheduled.set(false);
-            let turn = AssertUnwindSafe(async { heart.make_turn(|_, _| (), true) });
-            match turn.catch_unwind().await {
-                Ok(Ok(())) => {}
-                Ok(Err(Busy)) => heart.soon(),
-                Err(_) => heart.panicked(),
-            }
+            heart.turn_at_once();
         });
     }
 
