@@ -5,16 +5,22 @@
 
 use std::rc::Rc;
 
+use super::call::SessionCall;
 use super::deployment::Deployment;
+use super::refuse::Refusal;
 use crate::core::command::Effects;
 use crate::core::counters::{Counters, add};
-use crate::core::engine::action::{Action, Level};
-use crate::core::engine::event::Event;
+use crate::core::digest;
+use crate::core::engine::action::{Action, Level, Rests};
+use crate::core::engine::answer::Answer;
+use crate::core::engine::event::{Ask, Event};
+use crate::core::engine::ids::Exchange;
 use crate::core::engine::{Engine, Turn};
 use crate::core::log::Ticket;
 use crate::core::session::{Session, keep_alive};
 use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::core::time::{Millis, UnixMillis};
+use crate::dialect::route::Call;
 
 /// Pause before storage that did not confirm is asked again.
 const SYNC_RETRY: Millis = Millis::new(1_000);
@@ -40,6 +46,7 @@ pub struct Passed {
 
 /// One session.
 pub struct SessionEngine {
+    name: String,
     deployment: Rc<Deployment>,
     log_name: String,
     image: Option<Session>,
@@ -73,9 +80,11 @@ struct Held {
 }
 
 impl SessionEngine {
-    /// A session that nothing is known of yet; `log_name` is how log lines name it.
-    pub fn new(deployment: Rc<Deployment>, log_name: String) -> Self {
+    /// The session of this id, of which nothing is known yet.
+    pub fn new(deployment: Rc<Deployment>, name: String) -> Self {
+        let log_name = if deployment.settings.log_session_ids { name.clone() } else { digest::short(&name) };
         Self {
+            name,
             deployment,
             log_name,
             image: None,
@@ -90,6 +99,26 @@ impl SessionEngine {
             producing: false,
             counters: Counters::default(),
         }
+    }
+
+    /// The session's id.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How log lines name it.
+    pub fn log_name(&self) -> &str {
+        &self.log_name
+    }
+
+    /// What the deployment says.
+    pub fn deployment(&self) -> &Rc<Deployment> {
+        &self.deployment
+    }
+
+    /// The counters, with the rows that the storage bills.
+    pub fn counted(&self, storage: &Rows) -> Counters {
+        Counters { rows_written: storage.rows_written().saturating_add(self.alarms), ..self.counters }
     }
 
     /// The session, read from its rows if need be.
@@ -163,11 +192,6 @@ impl SessionEngine {
         }
     }
 
-    /// Alarms that were set: storage bills a row for each.
-    pub fn alarms(&self) -> u64 {
-        self.alarms
-    }
-
     /// No alarm is set.
     pub fn disarmed(&mut self) {
         self.armed = None;
@@ -220,6 +244,35 @@ impl SessionEngine {
         self.passed.through = self.passed.through.max(Some(ticket));
     }
 
+    fn asked(&mut self, exchange: Exchange, ask: &Ask<SessionCall>, turn: &mut SessionTurn<'_>) {
+        let Ask { call, caller, .. } = ask;
+        let answered = match call.call {
+            Call::ChatSnapshot => self.snapshot(caller, call, false, turn),
+            Call::WireSnapshot => self.snapshot(caller, call, true, turn),
+            Call::Info => self.info(caller, turn),
+            Call::Chunks => self.chunks(caller, call, turn),
+            // The calls that stand beside the engine never ask it.
+            _ => Err(Refusal::Internal),
+        };
+        let answer = answered.unwrap_or_else(|refusal| self.refused(&refusal, turn));
+        match self.unconfirmed() {
+            Some(ticket) => {
+                let otherwise = Refusal::Unread(StorageError::Failed("the writes were not confirmed".to_owned()));
+                let otherwise = otherwise.answer(&self.name);
+                turn.answer_resting(exchange, answer, Rests { ticket, otherwise });
+            }
+            None => turn.answer(exchange, answer),
+        }
+    }
+
+    /// The answer to a call that is refused; what is the service's own fault is logged.
+    fn refused(&self, refusal: &Refusal, turn: &mut SessionTurn<'_>) -> Answer {
+        if let Some(error) = refusal.fault() {
+            self.log(error.to_string(), turn);
+        }
+        refusal.answer(&self.name)
+    }
+
     fn hold(&mut self, from: UnixMillis) {
         let ticket = self.image.as_ref().map_or(self.tickets, Session::next_ticket);
         self.tickets = ticket.next();
@@ -232,11 +285,12 @@ impl SessionEngine {
 }
 
 impl Engine for SessionEngine {
-    type Call = ();
+    type Call = SessionCall;
     type Storage = Rows;
 
     fn handle(&mut self, event: Event<Self::Call>, turn: &mut SessionTurn<'_>) {
         match event {
+            Event::Asked { exchange, ask } => self.asked(exchange, &ask, turn),
             Event::Durable(ticket) => self.durable(ticket),
             Event::NotDurable(words) => {
                 self.log(words, turn);

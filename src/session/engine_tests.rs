@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::call::SessionCall;
 use super::deployment::Deployment;
 use super::engine::{Rows, SessionEngine};
 use crate::core::caller::Caller;
@@ -35,7 +36,7 @@ impl Entropy for Words {
 
 struct Object {
     engine: SessionEngine,
-    cycle: Cycle<()>,
+    cycle: Cycle<SessionCall>,
     storage: Double,
     now: UnixMillis,
 }
@@ -57,7 +58,7 @@ impl Object {
         self.cycle.turn_with(&mut self.engine, surroundings, deed)
     }
 
-    fn tell(&mut self, event: Event<()>) -> Vec<Action> {
+    fn tell(&mut self, event: Event<SessionCall>) -> Vec<Action> {
         self.cycle.tell(event);
         self.turn(|_, _| ()).1
     }
@@ -185,5 +186,5 @@ fn an_alarm_is_set_again_only_for_an_earlier_moment() {
     assert_eq!(armed(&object.turn(|engine, turn| engine.arm(at(40_000), turn)).1), Some(at(40_000)));
     object.tell(Event::NotArmed("no".into()));
     assert_eq!(armed(&object.turn(|engine, turn| engine.arm(at(50_000), turn)).1), Some(at(50_000)));
-    assert_eq!(object.engine.alarms(), 4);
+    assert_eq!(object.engine.counted(&object.storage).rows_written, 4, "each alarm is billed");
 }

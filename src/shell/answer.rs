@@ -4,33 +4,25 @@ use serde_json::{Map, Value};
 use web_sys::ReadableStream;
 use worker::{Headers, Response, ResponseBuilder, console_error};
 
+use super::heart::response;
+use crate::core::engine::answer::Answer;
 use crate::core::error::{Code, Failure};
 use crate::core::ids::percent_encode;
 use crate::dialect::cors::RESUMABLE_STREAM_ID;
 
 /// A JSON answer.
 pub fn json(status: u16, body: &Value) -> Response {
-    let headers = Headers::new();
-    let _ = headers.set("content-type", "application/json");
-    let _ = headers.set("cache-control", "no-store");
-    ResponseBuilder::new().with_status(status).with_headers(headers).fixed(body.to_string().into_bytes())
+    response(Answer::json(status, body))
 }
 
 /// `{error, code, retryable}` with the code's status.
 pub fn error(code: Code) -> Response {
-    explained(code, code.message(), Map::new())
+    response(Answer::error(code))
 }
 
 /// A typed error with words of its own and the facts that the client needs to act on it.
 pub fn explained(code: Code, words: &str, facts: Map<String, Value>) -> Response {
-    let mut body = Map::new();
-    body.insert("error".into(), words.into());
-    body.insert("code".into(), code.as_str().into());
-    if code.retryable() {
-        body.insert("retryable".into(), true.into());
-    }
-    body.extend(facts);
-    json(code.status(), &Value::Object(body))
+    response(Answer::explained(code, words, facts))
 }
 
 /// A failure of the service itself: logged in full, answered without a word of it.
@@ -43,17 +35,6 @@ pub fn internal(what: &dyn std::fmt::Display) -> Response {
 pub fn misconfigured(failure: &Failure) -> Response {
     console_error!("{failure}");
     explained(failure.code, &failure.internal, Map::new())
-}
-
-/// 413, with the limit and the size when it is known (`spec/helix.md` 5.1).
-pub fn too_large(limit: usize, size: Option<usize>) -> Response {
-    let mut facts = Map::new();
-    facts.insert("retryable".into(), false.into());
-    facts.insert("cause".into(), "request_body".into());
-    facts.insert("limitBytes".into(), limit.into());
-    facts.insert("sizeBytes".into(), size.map_or(Value::Null, Value::from));
-    let code = Code::ValidationPayloadTooLarge;
-    explained(code, code.message(), facts)
 }
 
 /// The head of an event stream. Proxies must neither compress nor buffer it (`spec/ai-sdk.md` A.9).

@@ -24,7 +24,6 @@ use super::readers::Readers;
 use super::sql::ObjectConnection;
 use super::stored::KnownAttempts;
 use crate::core::command::Effects;
-use crate::core::digest;
 use crate::core::engine::Engine;
 use crate::core::log::Ticket;
 use crate::core::run::Fence;
@@ -94,10 +93,10 @@ pub struct Host {
 
 impl Host {
     pub fn new(name: String, object: ObjectStorage, env: Env, deployment: Deployment) -> Rc<Self> {
-        let log_name = if deployment.settings.log_session_ids { name.clone() } else { digest::short(&name) };
         let config = Rc::new(deployment);
         let storage = Rc::new(SqlStorage::new(ObjectConnection::new(object.clone())));
-        let engine = SessionEngine::new(Rc::clone(&config), log_name.clone());
+        let engine = SessionEngine::new(Rc::clone(&config), name.clone());
+        let log_name = engine.log_name().to_owned();
         let heart = Heart::new(engine, Rc::clone(&storage) as Rc<Rows>, object.clone());
         let host = Rc::new(Self {
             name,

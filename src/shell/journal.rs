@@ -21,19 +21,6 @@ impl Host {
         let _ = self.heart.look(|engine, _| change(&mut engine.counters));
     }
 
-    /// The counters as `/info` shows them.
-    pub fn counted(&self) -> Value {
-        let mut counters = self.heart.look(|engine, _| engine.counters).unwrap_or_default();
-        counters.rows_written = self.rows_written();
-        serde_json::to_value(counters).unwrap_or_default()
-    }
-
-    /// Rows written since the object was loaded, as the storage counts and bills them: one for each alarm.
-    pub fn rows_written(&self) -> u64 {
-        let alarms = self.heart.look(|engine, _| engine.alarms()).unwrap_or_default();
-        self.storage.connection().rows_written().saturating_add(alarms)
-    }
-
     /// The line of a run that has just ended.
     pub fn log_settled(&self, fence: &Fence) {
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());

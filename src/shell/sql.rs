@@ -44,11 +44,6 @@ impl ObjectConnection {
         Self { storage, rows_written: Cell::new(0), faults: Faults::default() }
     }
 
-    /// Rows written since the object was loaded, as the storage counts and bills them.
-    pub fn rows_written(&self) -> u64 {
-        self.rows_written.get()
-    }
-
     /// What shall fail; for tests.
     pub fn faults(&self) -> &Faults {
         &self.faults
@@ -85,6 +80,10 @@ fn failed(error: JsValue) -> StorageError {
 }
 
 impl Sql for ObjectConnection {
+    fn rows_written(&self) -> u64 {
+        self.rows_written.get()
+    }
+
     fn run(&self, statement: &'static str, params: &[Param<'_>], each: &mut EachRow<'_>) -> Result<u64, StorageError> {
         Faults::strike(&self.faults.statements)?;
         if !statement.starts_with("SELECT") {

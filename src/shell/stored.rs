@@ -10,43 +10,22 @@ use crate::core::run::{Fence, Vocabulary};
 use crate::core::storage::{RunRow, Storage, StorageError};
 use crate::dialect::helix::projector::Projector;
 use crate::dialect::ui::attempts::Attempts;
-
-/// Bytes of blocks that are read in one go.
-const PAGE_BYTES: usize = 512 * 1024;
+use crate::session::stored::{self, PAGE_BYTES};
 
 impl Host {
     /// Reads chunks from the rows: after `cursor`, and up to `through`.
     pub fn stored_chunks(&self, cursor: Cursor, through: Cursor) -> Result<Vec<frame::Stored>, HostError> {
-        let mut chunks = Vec::new();
-        self.each_stored(cursor, Some(through), &mut |stored| chunks.push(stored))?;
-        Ok(chunks)
+        Ok(stored::chunks(&*self.storage, cursor, through)?)
     }
 
-    /// Visits stored chunks, a page of blocks at a time, so that a run of any length fits: after `cursor`, and up to `through` when it
-    /// is given.
+    /// Visits stored chunks: after `cursor`, and up to `through` when it is given.
     pub fn each_stored(
         &self,
         cursor: Cursor,
         through: Option<Cursor>,
         visit: &mut dyn FnMut(frame::Stored),
     ) -> Result<(), HostError> {
-        let mut at = cursor;
-        while through.is_none_or(|through| at < through) {
-            let blocks = self.storage.blocks(at, PAGE_BYTES)?;
-            let Some(last) = blocks.last().map(|block| block.last.cursor()) else { break };
-            for block in blocks {
-                for stored in frame::split(&block.bytes) {
-                    let stored =
-                        stored.and_then(frame::decode_one).map_err(|_| StorageError::Corrupt("chunk_block.bytes"))?;
-                    let beyond = through.is_some_and(|through| through.lacks(stored.sequence));
-                    if at.lacks(stored.sequence) && !beyond {
-                        visit(stored);
-                    }
-                }
-            }
-            at = last;
-        }
-        Ok(())
+        Ok(stored::each(&*self.storage, cursor, through, visit)?)
     }
 
     /// The attempts of a run, read from its rows when there was more than one.

@@ -9,6 +9,7 @@ use worker::{Context, Env, Headers, Response, ResponseBuilder, Result, console_e
 use super::answer;
 use super::bindings::{ObjectNamespace, error_text};
 use super::config::settings;
+use super::heart::response;
 use super::request::{BodyError, body, header, take_rest};
 use crate::core::config::Settings;
 use crate::core::error::{Code, Failure};
@@ -16,6 +17,7 @@ use crate::core::ids::SessionId;
 use crate::dialect::cors::{self, Asked};
 use crate::dialect::route::{Call, NoRoute, Route, origin, path_and_query, resolve};
 use crate::dialect::ui::request::ChatBody;
+use crate::session::refuse::too_large;
 
 const HOME: &str = include_str!("home.html");
 
@@ -95,7 +97,7 @@ async fn send_by_body(env: &Env, settings: &Settings, query: &str, request: &Req
     let refuse = |words: &str| answer::explained(Code::ValidationError, words, Map::new()).into();
     let bytes = match body(request, limit).await {
         Ok(bytes) => bytes,
-        Err(BodyError::TooLarge(size)) => return answer::too_large(limit, size).into(),
+        Err(BodyError::TooLarge(size)) => return response(too_large(limit, size)).into(),
         Err(BodyError::NotJson) => return answer::error(Code::ValidationMediaType).into(),
         Err(BodyError::Broken) => return refuse("the body could not be read"),
     };

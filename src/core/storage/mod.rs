@@ -79,6 +79,11 @@ pub trait Storage {
     /// Forgets what is known of the tables, before they are read again: a transaction that was rolled back may have changed it.
     fn forget(&self) {}
 
+    /// Rows written since the object was loaded, as the storage counts and bills them.
+    fn rows_written(&self) -> u64 {
+        0
+    }
+
     /// Everything a session is rebuilt from, or `None` when nothing was ever written. Writes nothing.
     ///
     /// # Errors

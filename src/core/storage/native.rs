@@ -30,11 +30,6 @@ impl Native {
     pub fn reopen(storage: &SqlStorage<Self>) -> SqlStorage<Self> {
         SqlStorage::new(storage.connection().clone())
     }
-
-    /// Row changes since the database was opened.
-    pub fn rows_written(&self) -> u64 {
-        self.0.total_changes()
-    }
 }
 
 fn failed(error: rusqlite::Error) -> StorageError {
@@ -69,6 +64,10 @@ impl Cells for NativeRow<'_> {
 }
 
 impl Sql for Native {
+    fn rows_written(&self) -> u64 {
+        self.0.total_changes()
+    }
+
     fn run(&self, statement: &'static str, params: &[Param<'_>], each: &mut EachRow<'_>) -> Result<u64, StorageError> {
         let before = self.rows_written();
         let mut prepared = self.0.prepare_cached(statement).map_err(failed)?;

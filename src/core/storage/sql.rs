@@ -38,6 +38,9 @@ pub trait Sql {
     /// # Errors
     /// What `body` returned; everything was rolled back.
     fn transaction(&self, body: &mut dyn FnMut() -> Result<u64, StorageError>) -> Result<u64, StorageError>;
+
+    /// Rows written since the connection was opened.
+    fn rows_written(&self) -> u64;
 }
 
 /// Most rows of one page of blocks. More than the parts of the largest chunk that a request body of 100 MB can hold.
@@ -181,6 +184,10 @@ impl<S: Sql> SqlStorage<S> {
 impl<S: Sql> Storage for SqlStorage<S> {
     fn forget(&self) {
         self.version.set(None);
+    }
+
+    fn rows_written(&self) -> u64 {
+        self.sql.rows_written()
     }
 
     fn load(&self) -> Result<Option<Stored>, StorageError> {

@@ -3,7 +3,7 @@
 //! * [`send`]: a chat POST; [`busy`]: one that finds a reply under way. [`results`]: answers to a suspended run's calls. [`resume`]: responses that follow what is there.
 //! * [`control`]: stop, retry and delete.
 //! * [`runs`], [`runs_append`] and [`runs_end`]: what producers outside ask.
-//! * [`wire`]: `/sse`, `/info`, `/chunks` and the snapshot.
+//! * [`wire`]: `/sse`. What is read without following it, the engine answers.
 //! * [`refusals`]: why a call is refused.
 
 mod busy;
@@ -28,11 +28,13 @@ use super::clock::turn;
 use super::host::Host;
 use super::request::header;
 use crate::core::caller::Caller;
+use crate::core::engine::event::{Ask, Headers};
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, RunId};
 use crate::dialect::cursor;
 use crate::dialect::push::ending::EndDeed;
 use crate::dialect::route::{Call, Deed};
+use crate::session::call::SessionCall;
 use refusals::unreadable;
 
 /// An answer, or the answer that says why not.
@@ -62,15 +64,15 @@ impl Host {
             Call::Send => self.send(&caller, request, query).await,
             Call::Attach => self.attach(&caller, request).await,
             Call::Reconnect => self.reconnect(&caller, request, query).await,
-            Call::ChatSnapshot => self.snapshot(&caller, query, false).await,
-            Call::WireSnapshot => self.snapshot(&caller, query, true).await,
+            Call::ChatSnapshot | Call::WireSnapshot | Call::Info | Call::Chunks => {
+                let call = SessionCall { call, query: query.to_owned() };
+                Ok(self.heart.ask(request, Ask { call, caller, headers: Headers::default() }).await)
+            }
             Call::Stop => self.stop(&caller, request).await,
             Call::ToolResult => self.tool_result(&caller, request).await,
             Call::Retry => self.retry(&caller, request, query).await,
             Call::Delete => self.delete(&caller).await,
             Call::Sse => self.sse(&caller, request, query),
-            Call::Info => self.info(&caller).await,
-            Call::Chunks => self.chunks(&caller, query).await,
             Call::OpenRun => self.open_run(&caller, request).await,
             Call::Run(run, deed) => self.run_deed(&caller, request, query, &run, deed).await,
             Call::Seam => self.seam(request, query).await,

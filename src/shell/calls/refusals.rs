@@ -1,79 +1,64 @@
-//! Why a call is refused, in the words of the chat surface.
+//! Refusals of the calls beside the engine, as the runtime takes them.
 
-use serde_json::{Map, Value, json};
 use worker::Response;
 
 use crate::core::command::NotFound;
 use crate::core::counters::add;
 use crate::core::error::Code;
-use crate::core::ids::{Cursor, percent_encode};
-use crate::core::snapshot;
-use crate::core::storage::RunRow;
-use crate::core::view::Fault;
+use crate::core::ids::Cursor;
+use crate::core::storage::{RunRow, StorageError};
+use crate::session::refuse::Refusal;
+pub(super) use crate::session::refuse::facts;
 use crate::shell::answer;
+use crate::shell::heart::response;
 use crate::shell::host::{Host, HostError};
 use crate::shell::readers::ReaderError;
 use crate::shell::request::BodyError;
 
 impl Host {
+    /// A refusal as its answer.
+    pub(super) fn refusal(&self, refusal: &Refusal) -> Response {
+        response(refusal.answer(&self.name))
+    }
+
     pub(super) fn beyond(&self, head: Cursor) -> Response {
-        self.see_snapshot(Code::StateCursorBeyondHead, json!({ "head": head }))
+        self.refusal(&Refusal::Beyond(head))
     }
 
     pub(super) fn below_floor(&self, floor: Cursor) -> Response {
         self.count(|counters| add(&mut counters.truncated, 1));
-        self.see_snapshot(Code::Truncated, json!({ "floor": floor }))
+        self.refusal(&Refusal::BelowFloor(floor))
     }
 
-    /// The cursor lies outside of the log; the answer says where to read on.
-    pub(super) fn see_snapshot(&self, code: Code, place: Value) -> Response {
-        let mut facts = facts(place);
-        facts.insert("snapshot".into(), format!("/api/chat/{}/snapshot", percent_encode(&self.name)).into());
-        answer::explained(code, code.message(), facts)
+    /// The page's snapshot is too old to be completed by one reply.
+    pub(super) fn stale(&self) -> Response {
+        self.refusal(&Refusal::Stale)
     }
 
     /// `spec/helix.md` E15: nothing to follow, because the run failed.
     pub(super) fn stream_failed(&self, run: &RunRow) -> Response {
-        let fault = Fault::of(run);
-        let code = fault.code;
-        let body = json!({
-            "error": "stream_failed",
-            "code": code.as_str(),
-            "retryable": code.retryable(),
-            "sessionId": self.name,
-            "streamId": self.name,
-            "message": fault.words(),
-            "errorDetail": snapshot::fault_detail(&fault),
-        });
-        answer::json(409, &body)
+        self.refusal(&Refusal::StreamFailed(Box::new(run.clone())))
     }
 }
 
 /// `spec/helix.md` E12: what the client wants to go on with is not there.
 pub(super) fn resume_unknown() -> Response {
-    not_resumable("The message is not one that can be resumed; read the snapshot", "resume_message_unknown")
+    nameless(&Refusal::RESUME_UNKNOWN)
 }
 
 /// A continuation that does not exist, and why.
-pub(super) fn not_resumable(words: &str, cause: &str) -> Response {
-    answer::explained(Code::StateNotResumable, words, facts(json!({ "cause": cause })))
+pub(super) fn not_resumable(words: &'static str, cause: &'static str) -> Response {
+    nameless(&Refusal::NotResumable(words, cause))
 }
 
 /// `spec/helix.md` E13: no run has said anything in time.
 pub(super) fn not_live() -> Response {
-    let code = Code::TransportStreamDrop;
-    let response = answer::explained(code, "No run has started", facts(json!({ "cause": "run_not_live" })));
-    let _ = response.headers().set("retry-after", "1");
-    response
+    nameless(&Refusal::NotLive)
 }
 
 /// `spec/helix.md` E14: the committed part of a reply could not be read.
 pub(super) fn history_unread(error: &HostError) -> Response {
-    if matches!(error, HostError::Storage(error) if error.is_lasting()) {
-        return unreadable(error);
-    }
-    worker::console_error!("{error}");
-    answer::error(Code::StateHistoryIncomplete)
+    told(error, Refusal::HistoryUnread)
 }
 
 /// A failure behind a commit: the request must not be repeated, so it is never a 503 (`spec/helix.md` E7, E11).
@@ -81,26 +66,19 @@ pub(super) fn committed(response: Response) -> Response {
     if response.status_code() == 503 { answer::error(Code::FrameworkInternalError) } else { response }
 }
 
-pub(super) fn facts(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
-}
-
-pub(super) fn absent(_: NotFound) -> Response {
-    answer::error(Code::StateSessionNotFound)
+pub(super) fn absent(absent: NotFound) -> Response {
+    nameless(&absent.into())
 }
 
 pub(super) fn stream_absent() -> Response {
-    answer::explained(Code::StateSessionNotFound, "Stream not found", Map::new())
+    nameless(&Refusal::StreamAbsent)
 }
 
 pub(super) fn unread(error: &BodyError, limit: usize) -> Response {
     match error {
-        BodyError::TooLarge(size) => answer::too_large(limit, *size),
+        BodyError::TooLarge(size) => nameless(&Refusal::TooLarge { limit, size: *size }),
         BodyError::NotJson => answer::error(Code::ValidationMediaType),
-        BodyError::Broken => answer::explained(Code::ValidationError, "the body could not be read", Map::new()),
+        BodyError::Broken => nameless(&Refusal::Invalid("the body could not be read".to_owned())),
     }
 }
 
@@ -113,14 +91,18 @@ pub(super) fn unopened(error: &ReaderError) -> Response {
 
 /// A read that failed before it changed anything may be repeated.
 pub(super) fn unreadable(error: &HostError) -> Response {
+    told(error, Refusal::Unread)
+}
+
+fn told(error: &HostError, refusal: impl FnOnce(StorageError) -> Refusal) -> Response {
     worker::console_error!("{error}");
-    let code = Code::StateHistoryIncomplete;
     match error {
-        HostError::Storage(error) if error.is_lasting() => {
-            let facts = facts(json!({ "cause": error.cause(), "retryable": false }));
-            answer::explained(code, code.message(), facts).with_status(409)
-        }
-        HostError::Storage(error) => answer::explained(code, code.message(), facts(json!({ "cause": error.cause() }))),
-        HostError::Busy => answer::error(Code::FrameworkInternalError),
+        HostError::Storage(error) => nameless(&refusal(error.clone())),
+        HostError::Busy => nameless(&Refusal::Internal),
     }
+}
+
+/// A refusal whose answer does not name the session.
+fn nameless(refusal: &Refusal) -> Response {
+    response(refusal.answer(""))
 }

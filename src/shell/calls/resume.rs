@@ -92,7 +92,7 @@ impl Host {
         match told.map_err(|error| unreadable(&error))? {
             Reconnect::Nothing => Ok(answer::nothing()),
             Reconnect::Whole(run) => self.whole_run(request, &run),
-            Reconnect::Stale => Err(self.see_snapshot(Code::StateSnapshotStale, Value::Null)),
+            Reconnect::Stale => Err(self.stale()),
             Reconnect::Beyond(head) => Err(self.beyond(head)),
         }
     }
