@@ -32,6 +32,7 @@ const STILL_TO_MOVE = [
   'shell/calls/busy.rs',
   'shell/calls/control.rs',
   'shell/calls/mod.rs',
+  'shell/calls/refusals.rs',
   'shell/calls/results.rs',
   'shell/calls/resume.rs',
   'shell/calls/runs.rs',

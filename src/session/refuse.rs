@@ -159,7 +159,7 @@ mod tests {
     fn a_refusal_says_what_to_do_next() {
         let at = Cursor::new(7).unwrap();
         let (status, body) = said(&Refusal::Beyond(at));
-        assert_eq!((status, &body["head"], &body["snapshot"]), (400, &json!(7), &json!("/api/chat/a%20b/snapshot")));
+        assert_eq!((status, &body["head"], &body["snapshot"]), (409, &json!(7), &json!("/api/chat/a%20b/snapshot")));
         let (status, body) = said(&Refusal::BelowFloor(at));
         assert_eq!((status, &body["code"], &body["floor"]), (Code::Truncated.status(), &json!("TRUNCATED"), &json!(7)));
         let (status, body) = said(&Refusal::TooLarge { limit: 10, size: None });

@@ -16,7 +16,8 @@ let followed
 let readers
 
 const set = stage({
-  vars: { MAX_REQUEST_BYTES: LIMIT },
+  // The held reply is silent for as long as all the others take.
+  vars: { MAX_REQUEST_BYTES: LIMIT, LEASE_MS: 600_000 },
   async ready({ model, session }) {
     followed = session()
     model.script('followed', textScript(['before ', held, 'after']))
