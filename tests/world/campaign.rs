@@ -112,6 +112,20 @@ pub fn must_hold<S: Subject + Sync>(subject: &S) {
     }
 }
 
+/// The campaign of a planted fault: the first schedule that shows it is among these.
+///
+/// # Panics
+/// When none shows it.
+pub fn must_find<S: Subject + Sync>(subject: &S, plant: &str, within: u64) {
+    match run(subject, 1, within).found {
+        Some((seed, violation)) => {
+            let short: String = violation.chars().take(120).collect();
+            eprintln!("· {} with {plant}: seed {seed}: {short}", S::NAME);
+        }
+        None => panic!("{plant} of {} was not found in {within} schedules", S::NAME),
+    }
+}
+
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))

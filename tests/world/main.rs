@@ -9,13 +9,14 @@
 //! * [`world`]: the driver: turns, actions, crashes. [`schedule`]: what happens next, and the calm behind it, in which nothing fails any
 //!   more and everybody must come to an end. [`checks`]: what must hold whatever is served.
 //! * [`disk`]: transactions, units, mishaps. [`network`]: one request and its response on the way. [`calls`]: outgoing calls.
+//! * [`stored`]: the disk of whatever keeps its rows in `rejoin::core::storage`, on the double and on native SQLite.
 //! * [`random`]: chance. [`trace`]: what happened, in words. [`campaign`]: many seeds, and the first that fails.
-//! * [`toy`]: a small object that shows the seam, with faults planted in it that the world must find.
+//! * [`toy`]: a small object that shows the seam, with faults planted in it that the world must find. [`session`]: the chat session.
 //!
 //! # One more kind of object
 //!
 //! A folder of its own beside `toy`, with one type that implements [`subject::Subject`], and two tests: `holds`, which calls
-//! [`campaign::must_hold`], and one that calls [`campaign::run`] for each planted fault. Its storage implements [`disk::Disk`]: what a transaction is,
+//! [`campaign::must_hold`], and one that calls [`campaign::must_find`] for each planted fault. Its storage implements [`disk::Disk`]: what a transaction is,
 //! what a crash takes back, and the four [`disk::Mishap`]s.
 //!
 //! # One more client
@@ -44,6 +45,8 @@ mod disk;
 mod network;
 mod random;
 mod schedule;
+mod session;
+mod stored;
 mod subject;
 mod toy;
 mod trace;

@@ -26,16 +26,21 @@ pub enum Fault {
     After,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The rows at one moment. Those that have not changed are shared with the moment before.
+#[derive(Clone, Debug, Default)]
 struct Tables {
-    session: Option<SessionRow>,
-    runs: BTreeMap<u32, RunRow>,
-    blocks: BTreeMap<u64, BlockRow>,
-    messages: BTreeMap<u32, MessageRow>,
-    checkpoints: BTreeMap<u32, CheckpointRow>,
-    calls: Vec<CallRow>,
-    held: BTreeMap<u32, HeldRow>,
-    queue: BTreeMap<u32, QueuedRow>,
+    session: Option<Rc<SessionRow>>,
+    runs: BTreeMap<u32, Rc<RunRow>>,
+    blocks: BTreeMap<u64, Rc<BlockRow>>,
+    messages: BTreeMap<u32, Rc<MessageRow>>,
+    checkpoints: BTreeMap<u32, Rc<CheckpointRow>>,
+    calls: Vec<Rc<CallRow>>,
+    held: BTreeMap<u32, Rc<HeldRow>>,
+    queue: BTreeMap<u32, Rc<QueuedRow>>,
+}
+
+fn owned<'a, T: Clone + 'a>(rows: impl IntoIterator<Item = &'a Rc<T>>) -> Vec<T> {
+    rows.into_iter().map(|row| T::clone(row)).collect()
 }
 
 /// In-memory [`Storage`]. `history[0]` is what is durable; each applied transaction adds a state that a crash may lose.
@@ -70,19 +75,24 @@ impl Double {
         *history = vec![survivor];
     }
 
+    /// Transactions since the last sync or crash.
+    pub fn unsynced(&self) -> usize {
+        self.history.try_borrow().unwrap().len() - 1
+    }
+
     /// The rows of all runs.
     pub fn runs(&self) -> Vec<RunRow> {
-        self.tables().runs.values().cloned().collect()
+        owned(self.tables().runs.values())
     }
 
     /// The rows of all calls.
     pub fn calls(&self) -> Vec<CallRow> {
-        self.tables().calls.clone()
+        owned(&self.tables().calls)
     }
 
     /// The rows of all checkpoints.
     pub fn checkpoints(&self) -> Vec<CheckpointRow> {
-        self.tables().checkpoints.values().cloned().collect()
+        owned(self.tables().checkpoints.values())
     }
 
     fn tables(&self) -> Rc<Tables> {
@@ -95,15 +105,15 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
         return Err(StorageError::Corrupt("there is no session"));
     }
     match write {
-        Write::Session(row) => tables.session = Some(row.clone()),
+        Write::Session(row) => tables.session = Some(Rc::new(row.clone())),
         Write::Run(row) => {
-            tables.runs.insert(row.turn, row.clone());
+            tables.runs.insert(row.turn, Rc::new(row.clone()));
         }
         Write::OpenBlock(row) => {
             if row.bytes.len() > COLUMN_LIMIT {
                 return Err(StorageError::TooLarge(row.bytes.len()));
             }
-            if tables.blocks.insert(row.key, row.clone()).is_some() {
+            if tables.blocks.insert(row.key, Rc::new(row.clone())).is_some() {
                 return Err(StorageError::Failed("duplicate key".into()));
             }
         }
@@ -112,6 +122,7 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
         }
         Write::ExtendBlock { key, last, bytes } => {
             let block = tables.blocks.get_mut(key).ok_or(StorageError::Corrupt("the open block is gone"))?;
+            let block = Rc::make_mut(block);
             if block.bytes.len() + bytes.len() > COLUMN_LIMIT {
                 return Err(StorageError::TooLarge(block.bytes.len() + bytes.len()));
             }
@@ -120,23 +131,23 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
         }
         Write::TrimBlocks(through) => tables.blocks.retain(|_, block| through.lacks(block.last)),
         Write::Message(row) => {
-            tables.messages.insert(row.index, row.clone());
+            tables.messages.insert(row.index, Rc::new(row.clone()));
         }
         Write::TruncateMessages(index) => tables.messages.retain(|at, _| at < index),
         Write::Checkpoint(row) => {
-            if tables.checkpoints.insert(row.ordinal, row.clone()).is_some() {
+            if tables.checkpoints.insert(row.ordinal, Rc::new(row.clone())).is_some() {
                 return Err(StorageError::Failed("duplicate key".into()));
             }
         }
-        Write::Call(row) => tables.calls.push(row.clone()),
+        Write::Call(row) => tables.calls.push(Rc::new(row.clone())),
         Write::Hold(row) => {
-            if tables.held.insert(row.ordinal, row.clone()).is_some() {
+            if tables.held.insert(row.ordinal, Rc::new(row.clone())).is_some() {
                 return Err(StorageError::Failed("duplicate key".into()));
             }
         }
         Write::DropHeld => tables.held.clear(),
         Write::Enqueue(row) => {
-            tables.queue.insert(row.place, row.clone());
+            tables.queue.insert(row.place, Rc::new(row.clone()));
         }
         Write::Dequeue(place) => {
             tables.queue.remove(place);
@@ -149,19 +160,22 @@ fn change(tables: &mut Tables, write: &Write) -> Result<(), StorageError> {
 impl Storage for Double {
     fn load(&self) -> Result<Option<Stored>, StorageError> {
         let tables = self.tables();
-        Ok(tables.session.clone().map(|session| Stored {
+        Ok(tables.session.as_deref().cloned().map(|session| Stored {
             session,
-            run: tables.runs.values().next_back().cloned(),
+            run: tables.runs.values().next_back().map(|row| RunRow::clone(row)),
             truncated: tables.checkpoints.values().rfind(|c| c.kind == CheckpointKind::Truncate).map(|c| c.id.clone()),
-            checkpoint: tables.checkpoints.values().next_back().cloned(),
+            checkpoint: tables.checkpoints.values().next_back().map(|row| CheckpointRow::clone(row)),
             last_block: tables.blocks.values().next_back().map(|block| {
                 let row =
-                    BlockRow { bytes: Vec::new(), run: block.run.clone(), attempt: block.attempt.clone(), ..*block };
+                    BlockRow { bytes: Vec::new(), run: block.run.clone(), attempt: block.attempt.clone(), ..**block };
                 (row, block.bytes.len())
             }),
-            calls: tables.calls.clone(),
-            held: tables.held.values().cloned().collect(),
-            queue: tables.queue.values().map(|row| QueuedRow { json: String::new(), ..row.clone() }).collect(),
+            calls: owned(&tables.calls),
+            held: owned(tables.held.values()),
+            queue: owned(tables.queue.values())
+                .into_iter()
+                .map(|row| QueuedRow { json: String::new(), ..row })
+                .collect(),
         }))
     }
 
@@ -204,16 +218,24 @@ impl Storage for Double {
     }
 
     fn messages(&self, count: u32) -> Result<Vec<MessageRow>, StorageError> {
-        let rows: Vec<_> = self.tables().messages.values().take_while(|row| row.index < count).cloned().collect();
+        let rows: Vec<_> = self
+            .tables()
+            .messages
+            .values()
+            .take_while(|row| row.index < count)
+            .map(|row| MessageRow::clone(row))
+            .collect();
         if rows.len() == count as usize { Ok(rows) } else { Err(StorageError::Short("a message is missing")) }
     }
 
     fn message(&self, id: &str, count: u32) -> Result<Option<MessageRow>, StorageError> {
-        Ok(self.tables().messages.values().find(|row| row.id.as_str() == id && row.index < count).cloned())
+        let tables = self.tables();
+        let found = tables.messages.values().find(|row| row.id.as_str() == id && row.index < count);
+        Ok(found.map(|row| MessageRow::clone(row)))
     }
 
     fn message_at(&self, index: u32) -> Result<Option<MessageRow>, StorageError> {
-        Ok(self.tables().messages.get(&index).cloned())
+        Ok(self.tables().messages.get(&index).map(|row| MessageRow::clone(row)))
     }
 
     fn places(&self, count: u32) -> Result<Vec<MessagePlace>, StorageError> {
@@ -225,15 +247,17 @@ impl Storage for Double {
     }
 
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StorageError> {
-        Ok(self.tables().runs.values().find(|row| row.id == *id).cloned())
+        Ok(self.tables().runs.values().find(|row| row.id == *id).map(|row| RunRow::clone(row)))
     }
 
     fn run_at(&self, turn: u32) -> Result<Option<RunRow>, StorageError> {
-        Ok(self.tables().runs.get(&turn).cloned())
+        Ok(self.tables().runs.get(&turn).map(|row| RunRow::clone(row)))
     }
 
     fn run_of_key(&self, key: &RequestKey) -> Result<Option<RunRow>, StorageError> {
-        Ok(self.tables().runs.values().rfind(|row| row.request_key.as_deref() == Some(key.as_str())).cloned())
+        let tables = self.tables();
+        let found = tables.runs.values().rfind(|row| row.request_key.as_deref() == Some(key.as_str()));
+        Ok(found.map(|row| RunRow::clone(row)))
     }
 
     fn rewind_point(&self, id: &CheckpointId) -> Result<Option<CheckpointRow>, StorageError> {
@@ -251,7 +275,8 @@ impl Storage for Double {
             CheckpointKind::Entry => !continues(&row.run),
             CheckpointKind::Step | CheckpointKind::End => false,
         };
-        Ok(rows.values().find(|row| row.id == *id && is_point(row) && kept(row)).cloned())
+        let found = rows.values().find(|row| row.id == *id && is_point(row) && kept(row));
+        Ok(found.map(|row| CheckpointRow::clone(row)))
     }
 
     fn kept(&self, floor: Cursor) -> Result<Kept, StorageError> {
