@@ -6,13 +6,13 @@ import { session } from './session.mjs'
 
 /**
  * `stage({vars, agents, ready})` at a file's (or a describe's) top; inside tests: `stage.model`, `stage.server`, `stage.session(id?)`.
- * `ready(stage)` runs once both serve: hooks of one level do not wait for each other.
+ * `ready(stage)` runs once both serve: hooks of one level do not wait for each other. `start` starts another server than the launcher's.
  */
-export function stage({ vars = {}, agents = openaiAgent, ready, ...launch } = {}) {
+export function stage({ vars = {}, agents = openaiAgent, ready, start = startRejoin, ...launch } = {}) {
   const set = { session: (id) => session(set.server, id) }
   before(async () => {
     set.model = await startFakeModel()
-    set.server = await startRejoin({ vars, agents: agents(set.model), ...launch })
+    set.server = await start({ vars, agents: agents(set.model), ...launch })
     await ready?.(set)
   })
   after(async () => {
