@@ -52,10 +52,10 @@ dry_deploy() {
 }
 
 step 'native tests' "$NATIVE_CARGO" test --locked --quiet
-step 'simulation' "$HERE/sim.sh"
 step 'fold and floors against the published clients' node --test tests/fold/*.test.mjs
-step 'tests of the tools' node --test worker-build/*.test.mjs launcher/*.test.mjs
+step 'tests of the tools' node --test worker-build/*.test.mjs launcher/*.test.mjs tests/e2e/harness/*.test.mjs
 step 'the rest of the bundle' end_build
+step 'simulation' "$HERE/sim.sh"
 
 together=()
 alone=()

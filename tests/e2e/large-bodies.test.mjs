@@ -60,13 +60,13 @@ test('every answer that does not read its body arrives as well', async () => {
     [413, `${path}/retry`, {}], [413, `/sessions/${s.id}/runs`, {}],
   ]
   for (const [expected, at, options] of cases) {
-    for (const declared of [true, false]) assert.equal(await send(at, { ...options, declared, size: 30e6 }), expected, `${options.method ?? 'POST'} ${at}, declared: ${declared}`)
+    for (const declared of [true, false]) assert.equal(await send(at, { ...options, declared, size: 12e6 }), expected, `${options.method ?? 'POST'} ${at}, declared: ${declared}`)
   }
   const push = await call(`${s.own}/runs`, { json: { runId: 'r1', vocabulary: 'opaque' } })
   assert.equal(push.status, 201)
   assert.equal(await send(`/sessions/${s.id}/runs/r1/chunks`, { size: 9e6 }), 400, 'without an epoch')
   const lines = { 'content-type': 'application/x-ndjson', 'producer-epoch': '1', 'producer-seq': '0' }
-  for (const declared of [true, false]) assert.equal(await send(`/sessions/${s.id}/runs/r1/chunks`, { headers: lines, declared, size: 30e6 }), 400, 'a line without an end')
+  for (const declared of [true, false]) assert.equal(await send(`/sessions/${s.id}/runs/r1/chunks`, { headers: lines, declared, size: 12e6 }), 400, 'a line without an end')
 })
 
 test('a client that holds its body back is answered all the same', async () => {
