@@ -190,6 +190,11 @@ impl Session {
         self.row.as_ref().filter(|row| caller.owns(row.owner.as_deref())).ok_or(NotFound)
     }
 
+    /// Whether there is no such session.
+    pub fn is_absent(&self) -> bool {
+        self.row.is_none()
+    }
+
     /// Messages that the latest commit covers.
     pub fn message_count(&self) -> u32 {
         self.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.message_count)

@@ -252,7 +252,7 @@ impl SessionEngine {
             Call::Info => self.info(caller, turn),
             Call::Chunks => self.chunks(caller, call, turn),
             // The calls that stand beside the engine never ask it.
-            _ => Err(Refusal::Internal),
+            _ => Err(Refusal::Failed("no call of the engine".to_owned())),
         };
         let answer = answered.unwrap_or_else(|refusal| self.refused(&refusal, turn));
         match self.unconfirmed() {
@@ -268,7 +268,7 @@ impl SessionEngine {
     /// The answer to a call that is refused; what is the service's own fault is logged.
     fn refused(&self, refusal: &Refusal, turn: &mut SessionTurn<'_>) -> Answer {
         if let Some(error) = refusal.fault() {
-            self.log(error.to_string(), turn);
+            self.log(error, turn);
         }
         refusal.answer(&self.name)
     }

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::core::command::NotFound;
+use crate::core::command::{NotFound, StartRefused};
 use crate::core::engine::answer::Answer;
-use crate::core::error::Code;
+use crate::core::error::{Code, Failure};
 use crate::core::ids::{Cursor, percent_encode};
 use crate::core::snapshot;
 use crate::core::storage::{RunRow, StorageError};
@@ -17,8 +17,26 @@ pub enum Refusal {
     Absent,
     /// The same, in the words of the wire.
     StreamAbsent,
+    /// There is no such run in the session.
+    NoSuchRun,
     /// What was sent cannot be taken; the words say what to change.
     Invalid(String),
+    /// The same, under a code of its own.
+    Rejected(Code, String),
+    /// A code in its own words.
+    Coded(Code),
+    /// A code in its own words, with facts.
+    Told(Code, Map<String, Value>),
+    /// A code in other words, with facts.
+    Explained(Code, String, Map<String, Value>),
+    /// A run did not start.
+    Start(StartRefused),
+    /// The conversation is not what it was when the client asked: the words, and the cause.
+    Conflict(&'static str, &'static str),
+    /// The deployment cannot do this; the words name the variable and quote no value.
+    Misconfigured(Failure),
+    /// Nobody reads this answer: the client has left.
+    Gone,
     /// The cursor lies behind the log's end, which is here.
     Beyond(Cursor),
     /// What the cursor asks for is gone; the log begins here.
@@ -42,8 +60,16 @@ pub enum Refusal {
         /// The size.
         size: Option<usize>,
     },
-    /// A failure of the service itself.
-    Internal,
+    /// A failure of the service itself; what happened is for the log line.
+    Failed(String),
+    /// A refusal behind a commit: the request must not be repeated, so it is never a 503 (`spec/helix.md` E7, E11).
+    Committed(Box<Refusal>),
+}
+
+impl From<StartRefused> for Refusal {
+    fn from(refused: StartRefused) -> Self {
+        Self::Start(refused)
+    }
 }
 
 impl From<NotFound> for Refusal {
@@ -68,6 +94,17 @@ impl Refusal {
         match self {
             Self::Absent => Answer::error(Code::StateSessionNotFound),
             Self::StreamAbsent => Answer::explained(Code::StateSessionNotFound, "Stream not found", Map::new()),
+            Self::NoSuchRun => Answer::explained(Code::StateSessionNotFound, "No such run", Map::new()),
+            Self::Rejected(code, words) => Answer::explained(*code, words, Map::new()),
+            Self::Coded(code) => Answer::error(*code),
+            Self::Told(code, facts) => Answer::explained(*code, code.message(), facts.clone()),
+            Self::Explained(code, words, facts) => Answer::explained(*code, words, facts.clone()),
+            Self::Start(refused) => not_started(session, refused),
+            Self::Conflict(words, cause) => {
+                Answer::explained(Code::StateRunStartConflict, words, facts(json!({ "cause": cause })))
+            }
+            Self::Misconfigured(failure) => Answer::explained(failure.code, &failure.internal, Map::new()),
+            Self::Gone => Answer::empty(499),
             Self::Invalid(words) => Answer::explained(Code::ValidationError, words, Map::new()),
             Self::Beyond(head) => see_snapshot(session, Code::StateCursorBeyondHead, json!({ "head": head })),
             Self::BelowFloor(floor) => see_snapshot(session, Code::Truncated, json!({ "floor": floor })),
@@ -85,16 +122,44 @@ impl Refusal {
             Self::HistoryUnread(error) if error.is_lasting() => unread(error),
             Self::HistoryUnread(_) => Answer::error(Code::StateHistoryIncomplete),
             Self::TooLarge { limit, size } => too_large(*limit, *size),
-            Self::Internal => Answer::error(Code::FrameworkInternalError),
+            Self::Failed(_) => Answer::error(Code::FrameworkInternalError),
+            Self::Committed(refusal) => match refusal.answer(session) {
+                answer if answer.status == 503 => Answer::error(Code::FrameworkInternalError),
+                answer => answer,
+            },
         }
     }
 
+    /// The same, of a request that has committed something.
+    #[must_use]
+    pub fn committed(self) -> Self {
+        Self::Committed(Box::new(self))
+    }
+
     /// What the operator is told of it, when it is the service's own fault.
-    pub fn fault(&self) -> Option<&StorageError> {
+    pub fn fault(&self) -> Option<String> {
         match self {
-            Self::Unread(error) | Self::HistoryUnread(error) => Some(error),
+            Self::Unread(error) | Self::HistoryUnread(error) => Some(error.to_string()),
+            Self::Misconfigured(failure) => Some(failure.to_string()),
+            Self::Failed(words) => Some(words.clone()),
+            Self::Committed(refusal) => refusal.fault(),
             _ => None,
         }
+    }
+}
+
+fn not_started(session: &str, refused: &StartRefused) -> Answer {
+    let code = refused.code();
+    match refused {
+        StartRefused::AlreadyRunning(run) => {
+            let attach = format!("/api/chat/{}/stream", percent_encode(session));
+            Answer::explained(code, code.message(), facts(json!({ "runId": run, "attach": attach })))
+        }
+        StartRefused::Conflict => {
+            Answer::explained(code, code.message(), facts(json!({ "cause": "entry_status_changed" })))
+        }
+        StartRefused::IdTaken(_) => Answer::explained(code, &refused.to_string(), Map::new()),
+        StartRefused::NotFound(_) | StartRefused::Full(_) => Answer::error(code),
     }
 }
 
@@ -176,6 +241,15 @@ mod tests {
             assert_eq!((status, &body["retryable"], &body["cause"]), (409, &json!(false), &json!("corrupt_row")));
             assert_eq!(said(&refused(passing.clone())).0, Code::StateHistoryIncomplete.status());
         }
+    }
+
+    #[test]
+    fn what_has_committed_something_is_never_to_be_repeated() {
+        let passing = Refusal::Unread(StorageError::Failed("busy".into()));
+        assert_eq!(said(&passing).0, 503);
+        assert_eq!(said(&passing.clone().committed()).0, 500);
+        assert_eq!(said(&Refusal::Absent.committed()), said(&Refusal::Absent));
+        assert_eq!(passing.committed().fault(), Some(StorageError::Failed("busy".into()).to_string()));
     }
 
     #[test]

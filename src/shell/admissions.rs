@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use serde_json::Value;
-use worker::{Response, console_error, console_log};
+use worker::{console_error, console_log};
 
-use super::answer;
+use super::calls::failed;
 use super::host::{Host, HostError};
 use crate::core::approval::Executor;
 use crate::core::command::WriteRefused;
@@ -19,28 +19,29 @@ use crate::dialect::push::reason::{Reason, Refused};
 use crate::dialect::ui::held_answers::settle;
 use crate::dialect::ui::response::OPENING_CHUNKS;
 use crate::dialect::ui::tool_result::abandon;
+use crate::session::refuse::Refusal;
 
 /// The admission of the run that was written last, and its head at that time.
 pub type KnownAdmission = Option<(RunId, Cursor, Admission)>;
 
 impl Host {
     /// The language of a run's chunks.
-    pub fn vocabulary(&self, fence: &Fence) -> Result<Vocabulary, Response> {
+    pub fn vocabulary(&self, fence: &Fence) -> Result<Vocabulary, Refusal> {
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).map(|run| run.vocabulary));
         match run {
             Ok(Some(vocabulary)) => Ok(vocabulary),
             Ok(None) => Err(self.write_refused(&fence.run, &WriteRefused::Superseded)),
-            Err(error) => Err(answer::internal(&error)),
+            Err(error) => Err(failed(error)),
         }
     }
 
     /// What the run's next chunk is held against, taken out: it is put back ([`Host::keep_admission`]) once what it has admitted is
     /// stored, and when it has admitted nothing. Dropped, it is read again.
-    pub fn admission(&self, fence: &Fence) -> Result<Admission, Response> {
+    pub fn admission(&self, fence: &Fence) -> Result<Admission, Refusal> {
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
-        let run = run.map_err(|error| answer::internal(&error))?;
+        let run = run.map_err(failed)?;
         let run = run.ok_or_else(|| self.write_refused(&fence.run, &WriteRefused::Superseded))?;
-        self.admission_of(&run).map_err(|error| answer::internal(&error))
+        self.admission_of(&run).map_err(failed)
     }
 
     /// As [`Host::admission`].
@@ -58,7 +59,7 @@ impl Host {
         &self,
         fence: &Fence,
         chunks: impl IntoIterator<Item = Value>,
-    ) -> Result<Result<(Admission, Vec<Record>), Refused>, Response> {
+    ) -> Result<Result<(Admission, Vec<Record>), Refused>, Refusal> {
         let mut admission = self.admission(fence)?;
         let mut records = Vec::new();
         for (index, value) in chunks.into_iter().enumerate() {

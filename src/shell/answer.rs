@@ -72,8 +72,3 @@ pub fn events_of(frames: &[u8], chat: bool) -> Response {
 pub fn nothing() -> Response {
     ResponseBuilder::new().with_status(204).empty()
 }
-
-/// Nobody reads this answer: the client has left.
-pub fn gone() -> Response {
-    ResponseBuilder::new().with_status(499).empty()
-}

@@ -2,9 +2,7 @@
 
 use serde_json::{Map, Value};
 use web_sys::Request;
-use worker::Response;
 
-use super::answer;
 use super::host::Host;
 use super::producers;
 use super::request::header;
@@ -17,6 +15,7 @@ use crate::dialect::route::query_value;
 use crate::dialect::ui::request::{ChatBody, truth};
 use crate::model::agent::{Agent, NoSuchAgent};
 use crate::model::ui_route::request::{Forwarded, headers};
+use crate::session::refuse::Refusal;
 
 /// A chat request that may start a run.
 pub struct Entry<'a> {
@@ -58,7 +57,7 @@ impl Entry<'_> {
 impl Host {
     /// Chooses the agent by `?agent=`, else by the body's `agent`, else as the last run. The query wins, because the body belongs to the app:
     /// a wrapped route may have an `agent` of its own.
-    pub fn entry<'a>(&'a self, request: &'a Request, query: &str, body: ChatBody) -> Result<Entry<'a>, Response> {
+    pub fn entry<'a>(&'a self, request: &'a Request, query: &str, body: ChatBody) -> Result<Entry<'a>, Refusal> {
         let named = query_value(query, "agent").filter(|name| !name.is_empty()).or_else(|| body.agent.clone());
         let last = self.session(|session| session.run().map(|run| run.agent.clone())).ok().flatten();
         let agent = self.config.agents.of_request(named.as_deref(), last.as_deref());
@@ -67,7 +66,7 @@ impl Host {
         }
         let terms = agent.as_ref().map(|(name, _)| self.config.agents.terms(name)).unwrap_or_default();
         let truth = truth(header(request, "x-rejoin-history").as_deref(), terms.history)
-            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+            .map_err(|refusal| Refusal::Rejected(refusal.code(), refusal.to_string()))?;
         let list = if truth == Truth::Client { body.listed() } else { None };
         let before = body.messages.split_last().map_or(&[][..], |(_, before)| before);
         let ids = before.iter().filter_map(|message| message.get("id")?.as_str());
@@ -76,7 +75,7 @@ impl Host {
     }
 
     /// A request that goes on with the last run, or runs it again, and brings nothing for its agent.
-    pub fn entry_of_last_run<'a>(&'a self, request: &'a Request) -> Result<Entry<'a>, Response> {
+    pub fn entry_of_last_run<'a>(&'a self, request: &'a Request) -> Result<Entry<'a>, Refusal> {
         self.entry(request, "", ChatBody::default())
     }
 
@@ -86,10 +85,10 @@ impl Host {
     }
 
     /// The agent that shall start a run, once the deployment has what it needs, and what the request hands on to it.
-    pub fn enter<'a>(&self, entry: Entry<'a>) -> Result<Entered<'a>, Response> {
+    pub fn enter<'a>(&self, entry: Entry<'a>) -> Result<Entered<'a>, Refusal> {
         let Entry { request, agent, keys, .. } = entry;
         let (name, agent) = agent.map_err(|error| refused(&error.failure()))?;
-        producers::check(self, name, agent).map_err(|failure| answer::misconfigured(&failure))?;
+        producers::check(self, name, agent).map_err(Refusal::Misconfigured)?;
         let forwarded = match agent {
             Agent::Ui(settings) => Some(Forwarded { headers: headers(settings, |name| header(request, name)), keys }),
             Agent::Demo(_) | Agent::OpenAi(_) | Agent::Anthropic(_) | Agent::Push(_) => None,
@@ -98,7 +97,7 @@ impl Host {
             Agent::Push(_) => {
                 let url = request.url();
                 let own = own_address(self.config.settings.public_url.as_deref(), &url);
-                let Some(own) = own else { return Err(answer::misconfigured(&unverified())) };
+                let Some(own) = own else { return Err(Refusal::Misconfigured(unverified())) };
                 self.outside(agent, own.to_owned())
             }
             _ => None,
@@ -120,6 +119,6 @@ fn unverified() -> Failure {
     Failure::new(Code::ConfigurationInvalid, words)
 }
 
-fn refused(failure: &Failure) -> Response {
-    answer::explained(failure.code, &failure.internal, Map::new())
+fn refused(failure: &Failure) -> Refusal {
+    Refusal::Rejected(failure.code, failure.internal.clone())
 }

@@ -2,12 +2,11 @@
 
 use std::rc::Rc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use web_sys::Request;
-use worker::Response;
 
 use super::Answer;
-use super::refusals::{committed, facts, unopened, unreadable};
+use super::refusals::{Refusal, committed, facts, unopened};
 use crate::core::busy::{Meets, OnBusy, Sender, Ways, meets};
 use crate::core::caller::Caller;
 use crate::core::command::Keyed;
@@ -30,18 +29,18 @@ use crate::shell::request::{header, is_aware};
 const BUSY: &str = "x-rejoin-busy";
 
 /// What a request says by its header.
-pub(super) fn asks(request: &Request) -> Result<Option<OnBusy>, Response> {
+pub(super) fn asks(request: &Request) -> Result<Option<OnBusy>, Refusal> {
     let words = "X-Rejoin-Busy must be refuse, interrupt or queue";
     let asked = header(request, BUSY).map(|text| OnBusy::parse(&text)).transpose();
-    asked.map_err(|_| answer::explained(Code::ValidationError, words, Map::new()))
+    asked.map_err(|_| Refusal::Invalid(words.to_owned()))
 }
 
 impl Host {
     /// What a new message does in this session.
-    pub(super) fn meets(&self, entry: &Entry<'_>, places: &[MessagePlace]) -> Result<Meets, Response> {
+    pub(super) fn meets(&self, entry: &Entry<'_>, places: &[MessagePlace]) -> Result<Meets, Refusal> {
         let seen =
             self.session(|session| (session.run().map(|run| (run.status, run.message_index)), session.queue().len()));
-        let (run, queued) = seen.map_err(|error| unreadable(&error))?;
+        let (run, queued) = seen?;
         let answers = run.and_then(|(_, index)| answered(places, index));
         let sender = Sender {
             asks: asks(entry.request)?,
@@ -59,22 +58,22 @@ impl Host {
     }
 
     /// The request asks for what its agent does not allow.
-    pub(super) fn not_allowed(&self, entry: &Entry<'_>) -> Response {
+    pub(super) fn not_allowed(&self, entry: &Entry<'_>) -> Refusal {
         let allowed: Vec<&str> = self.ways(entry).allowed().into_iter().map(OnBusy::as_str).collect();
         self.busy(Code::StateAlreadyRunning, json!({ "cause": "busy_not_allowed", "allowed": allowed }))
     }
 
     /// As many messages wait as may.
-    pub(super) fn queue_full(&self) -> Response {
+    pub(super) fn queue_full(&self) -> Refusal {
         self.busy(Code::StateQueueFull, json!({ "maxQueued": self.config.settings.max_queued }))
     }
 
-    fn busy(&self, code: Code, more: Value) -> Response {
+    fn busy(&self, code: Code, more: Value) -> Refusal {
         let run = self.session(|session| session.run().map(|run| run.id.clone())).ok().flatten();
         let attach = format!("/api/chat/{}/stream", percent_encode(&self.name));
         let mut told = facts(json!({ "runId": run, "attach": attach }));
         told.extend(facts(more));
-        answer::explained(code, code.message(), told)
+        Refusal::Told(code, told)
     }
 
     /// What a send is to the messages that wait; none for who does not own the session.
@@ -84,14 +83,14 @@ impl Host {
         (id, replaces): (&str, Option<&str>),
         keyed: Option<&Keyed>,
         message: &Value,
-    ) -> Result<Waits, Response> {
+    ) -> Result<Waits, Refusal> {
         let seen = self.session(|session| {
             if session.queue().is_empty() || session.authorise(caller).is_err() {
                 return Waits::Not;
             }
             session.waits(id, replaces, keyed.map(|keyed| &keyed.key), &content_hash(message))
         });
-        seen.map_err(|error| unreadable(&error))
+        seen.map_err(Refusal::from)
     }
 
     /// The message joins the queue, whose first one takes the place of the run that waits for answers.
@@ -105,7 +104,7 @@ impl Host {
         let given_up = self.given_up_by_send()?;
         let answer = self.queue_send(caller, entry, message, keyed, None)?;
         if let Some(given_up) = given_up {
-            self.answer_queued_instead(given_up).map_err(|error| committed(unreadable(&error)))?;
+            self.answer_queued_instead(given_up).map_err(committed)?;
         }
         Ok(answer)
     }
@@ -121,7 +120,7 @@ impl Host {
     ) -> Answer {
         let request = entry.request;
         let Entered { name, forwarded, outside } = self.enter(entry)?;
-        let next = self.session(|session| session.next_place()).map_err(|error| unreadable(&error))?;
+        let next = self.session(|session| session.next_place())?;
         let (place, run) = match instead_of {
             Some(waiting) => (waiting.place, waiting.run),
             None => (next, RunId::new(format!("run_{}", random_text(1)))),
@@ -157,12 +156,12 @@ impl Host {
             let waiting = session.queue().iter().find(|waiting| waiting.run == run);
             waiting.map(|waiting| waiting.agent.clone())
         });
-        let agent = agent.map_err(|error| unreadable(&error))?;
+        let agent = agent?;
         let holds_lead = !is_aware(request) && self.opens_late(agent.as_deref());
         let reader = self.session(|session| Reader::open(Scope::Run(run), Cursor::START, session.view()));
         let opening = Opening {
             dialect: Dialect::Chat,
-            reader: reader.map_err(|error| unreadable(&error))?,
+            reader: reader?,
             lens: Lens { aware: is_aware(request), ..Lens::default() },
             projector: None,
             prefix: OPENING,
@@ -171,6 +170,6 @@ impl Host {
             holds_lead,
         };
         let stream = self.open_reader(request.signal().into(), opening);
-        Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
+        Ok(answer::events(stream.map_err(unopened)?, true))
     }
 }

@@ -4,14 +4,12 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use web_sys::Request;
-use worker::Response;
 
 use super::Answer;
-use super::refusals::{absent, facts, unread, unreadable};
+use super::refusals::{Refusal, facts, unread};
 use super::send::Plan;
 use crate::core::caller::Caller;
 use crate::core::command::{Entry as RunEntry, RewindCause, StopTarget};
-use crate::core::error::Code;
 use crate::core::ids::CheckpointId;
 use crate::core::run::Outcome;
 use crate::core::storage::{Storage, Write};
@@ -28,11 +26,11 @@ impl Host {
         let named = named_run(&bytes)?;
         let target = self.session(|session| session.stop_target(caller, named.as_deref()));
         let mut cleared = Vec::new();
-        let (stopped, cause) = match target.map_err(|error| unreadable(&error))?.map_err(absent)? {
+        let (stopped, cause) = match target?? {
             StopTarget::Live(fence) => {
                 // Before the run's end, which would go on with the first of them.
-                cleared = self.clear_queue().map_err(|error| unreadable(&error))?;
-                self.conclude(&fence, Outcome::Interrupted).map_err(|error| unreadable(&error))?;
+                cleared = self.clear_queue()?;
+                self.conclude(&fence, Outcome::Interrupted)?;
                 (Some(fence.run), None)
             }
             StopTarget::Stale => (None, Some("run_not_current")),
@@ -53,21 +51,16 @@ impl Host {
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
         let body = object(&bytes)?;
         let agent = text(&body, "agent")?;
-        self.session(|session| session.authorise(caller).map(|_| ()))
-            .map_err(|error| unreadable(&error))?
-            .map_err(absent)?;
+        self.session(|session| session.authorise(caller).map(|_| ()))??;
         let places = self.places(caller)?;
-        let conflict = |words: &str, cause: &str| {
-            answer::explained(Code::StateRunStartConflict, words, facts(json!({ "cause": cause })))
-        };
+        let conflict = |words: &'static str, cause: &'static str| Refusal::Conflict(words, cause);
         let (keep, cause) = match text(&body, "checkpointId")? {
             None => {
                 let last = places.iter().rposition(|place| place.role == "user");
                 (last.map_or(0, |at| at.saturating_add(1)), RewindCause::Retry)
             }
             Some(id) => {
-                let point =
-                    self.storage.rewind_point(&CheckpointId::new(id)).map_err(|error| unreadable(&error.into()))?;
+                let point = self.storage.rewind_point(&CheckpointId::new(id))?;
                 let Some(point) = point else {
                     return Err(conflict("This checkpoint is not one to go back to", "checkpoint_unknown"));
                 };
@@ -84,33 +77,33 @@ impl Host {
 
     pub(super) async fn delete(self: &Rc<Self>, caller: &Caller) -> Answer {
         let writes = match self.session(|session| session.delete(caller)) {
-            Ok(writes) => writes.map_err(absent)?,
+            Ok(writes) => writes?,
             Err(HostError::Storage(error)) if error.is_lasting() => {
                 worker::console_error!("session {}: deleted unread: {error}", self.log_name);
                 vec![Write::DropAll]
             }
-            Err(error) => return Err(unreadable(&error)),
+            Err(error) => return Err(error.into()),
         };
         match self.storage.apply(&writes) {
             // The file goes with all that is in it.
             Err(error) if error.is_lasting() => {
                 worker::console_error!("session {}: erased unread: {error}", self.log_name);
             }
-            applied => drop(applied.map_err(|error| unreadable(&error.into()))?),
+            applied => drop(applied?),
         }
-        self.part_with_session().await.map_err(|error| unreadable(&error))?;
+        self.part_with_session().await?;
         Ok(answer::json(200, &json!({ "success": true })))
     }
 }
 
 /// The run that a stop names, as `runId` or `activeStreamId`.
-fn named_run(bytes: &[u8]) -> Result<Option<String>, Response> {
+fn named_run(bytes: &[u8]) -> Result<Option<String>, Refusal> {
     let body = object(bytes)?;
     Ok(text(&body, "runId")?.or(text(&body, "activeStreamId")?))
 }
 
 /// A body that may be left out.
-fn object(bytes: &[u8]) -> Result<Map<String, Value>, Response> {
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
     if bytes.trim_ascii().is_empty() {
         return Ok(Map::new());
     }
@@ -124,7 +117,7 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, Response> {
     }
 }
 
-fn text(body: &Map<String, Value>, key: &str) -> Result<Option<String>, Response> {
+fn text(body: &Map<String, Value>, key: &str) -> Result<Option<String>, Refusal> {
     match body.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -132,6 +125,6 @@ fn text(body: &Map<String, Value>, key: &str) -> Result<Option<String>, Response
     }
 }
 
-fn refuse(words: &str) -> Response {
-    answer::explained(Code::ValidationError, words, Map::new())
+fn refuse(words: &str) -> Refusal {
+    Refusal::Invalid(words.to_owned())
 }

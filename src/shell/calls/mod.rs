@@ -19,7 +19,6 @@ mod wire;
 
 use std::rc::Rc;
 
-use serde_json::Map;
 use web_sys::Request;
 use worker::{Response, ResponseBody};
 
@@ -35,10 +34,12 @@ use crate::dialect::cursor;
 use crate::dialect::push::ending::EndDeed;
 use crate::dialect::route::{Call, Deed};
 use crate::session::call::SessionCall;
-use refusals::unreadable;
+use crate::session::door::Owned;
+use refusals::Refusal;
+pub use refusals::failed;
 
 /// An answer, or the answer that says why not.
-type Answer = Result<Response, Response>;
+type Answer = Result<Response, Refusal>;
 
 impl Host {
     /// Answers one call.
@@ -58,7 +59,12 @@ impl Host {
         if let Err(error) = settled
             && !asks_anyway
         {
-            return unreadable(&error);
+            return self.refused(&error.into());
+        }
+        let begins = matches!(call, Call::Send | Call::OpenRun);
+        let admitted = if begins { self.may_begin(&caller) } else { Ok(()) };
+        if let Err(refusal) = admitted {
+            return self.refused(&refusal);
         }
         let answered = match call {
             Call::Send => self.send(&caller, request, query).await,
@@ -77,11 +83,16 @@ impl Host {
             Call::Run(run, deed) => self.run_deed(&caller, request, query, &run, deed).await,
             Call::Seam => self.seam(request, query).await,
         };
-        let response = self.sent(request, answered.unwrap_or_else(|refusal| refusal)).await;
+        let response = self.sent(request, answered.unwrap_or_else(|refusal| self.refused(&refusal))).await;
         if resumable {
             answer::name_stream(&response, &self.name);
         }
         response
+    }
+
+    /// Whoever may begin a session is let in before anything of theirs is read.
+    fn may_begin(&self, caller: &Caller) -> Result<(), Refusal> {
+        Ok(self.session(|session| Owned::or_begins(session, caller).map(drop))??)
     }
 
     /// The response as it leaves: one whose body is broken before its first byte is a typed status.
@@ -117,9 +128,8 @@ impl Host {
         run: &RunId,
         deed: Deed,
     ) -> Answer {
-        let known =
-            self.session(|session| session.authorise(caller).map(|_| ())).map_err(|error| unreadable(&error))?;
-        known.map_err(refusals::absent)?;
+        let known = self.session(|session| session.authorise(caller).map(|_| ()))?;
+        known?;
         match deed {
             Deed::Chunks => self.append_chunks(request, run).await,
             Deed::Commit => self.commit_run(request, run).await,
@@ -134,14 +144,12 @@ impl Host {
     /// Routes that only tests need; without `TEST_SEAMS=1` they do not exist.
     async fn seam(self: &Rc<Self>, request: &Request, query: &str) -> Answer {
         if !self.config.settings.test_seams {
-            return Err(answer::error(Code::ValidationNotFound));
+            return Err(Refusal::Coded(Code::ValidationNotFound));
         }
-        crate::shell::seams::perform(self, request, query).await
+        Ok(crate::shell::seams::perform(self, request, query).await.unwrap_or_else(|refused| refused))
     }
 }
 
-fn cursor_of(text: Option<String>) -> Result<Option<Cursor>, Response> {
-    text.map(|text| cursor::parse(&text))
-        .transpose()
-        .map_err(|error| answer::explained(Code::ValidationError, &error.to_string(), Map::new()))
+fn cursor_of(text: Option<String>) -> Result<Option<Cursor>, Refusal> {
+    text.map(|text| cursor::parse(&text)).transpose().map_err(|error| Refusal::Invalid(error.to_string()))
 }

@@ -8,7 +8,7 @@ use web_sys::Request;
 use worker::Response;
 
 use super::Answer;
-use super::refusals::{absent, committed, facts, unread, unreadable};
+use super::refusals::{Refusal, committed, facts, failed, unread};
 use super::resume::has_cursor;
 use super::send::Plan;
 use crate::core::approval::Executor;
@@ -63,11 +63,11 @@ impl Host {
             return self.results_of_live(caller, entry, sent, live).await;
         }
         let count = self.session(|session| session.authorise(caller).map_or(0, |_| session.message_count()));
-        let count = count.map_err(|error| unreadable(&error))?;
-        let row = self.storage.message(id, count).map_err(|error| unreadable(&error.into()))?;
+        let count = count?;
+        let row = self.storage.message(id, count)?;
         let Some(row) = row else { return self.results_of_unknown(caller, entry, sent).await };
-        let stored = self.stored_message(row.index).map_err(|error| unreadable(&error))?;
-        let suspended = self.suspended().map_err(|error| unreadable(&error))?;
+        let stored = self.stored_message(row.index)?;
+        let suspended = self.suspended()?;
         self.refuse_for_itself(row.index, sent, &stored)?;
         let Some((run, executor)) = suspended.filter(|(run, _)| run.message_index == row.index) else {
             self.refuse_late(row.run.as_ref(), is_late(sent, &stored))?;
@@ -90,10 +90,10 @@ impl Host {
     /// same, so its answer counts for the call, or is late.
     async fn results_of_unknown(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, sent: &Value) -> Answer {
         let request = entry.request;
-        let owned = self.session(|session| session.authorise(caller).is_ok()).map_err(|error| unreadable(&error))?;
-        let suspended = self.suspended().map_err(|error| unreadable(&error))?.filter(|_| owned);
+        let owned = self.session(|session| session.authorise(caller).is_ok())?;
+        let suspended = self.suspended()?.filter(|_| owned);
         if let Some((run, executor)) = suspended {
-            let stored = self.message_of(&run).map_err(|error| unreadable(&error))?.unwrap_or_default();
+            let stored = self.message_of(&run)?.unwrap_or_default();
             let answers = answers_of_message(sent, &stored, executor).map_err(invalid)?;
             if !answers.is_empty() {
                 let held = sent.get("id").and_then(Value::as_str).unwrap_or_default();
@@ -113,35 +113,35 @@ impl Host {
         for call in answered_calls(sent).filter(|_| owned) {
             let run = self.run_of_call(call)?;
             if run.is_some_and(|run| run.status == RunStatus::Superseded) {
-                return Err(answer::error(Code::StateRunSuperseded));
+                return Err(Refusal::Coded(Code::StateRunSuperseded));
             }
         }
         self.attach(caller, request).await
     }
 
     /// The run that began the call of this name.
-    fn run_of_call(&self, call: &str) -> Result<Option<RunRow>, Response> {
-        let turn = self.session(|session| session.calls().turn_of(call)).map_err(|error| unreadable(&error))?;
+    fn run_of_call(&self, call: &str) -> Result<Option<RunRow>, Refusal> {
+        let turn = self.session(|session| session.calls().turn_of(call))?;
         let Some(turn) = turn else { return Ok(None) };
-        self.storage.run_at(turn).map_err(|error| unreadable(&error.into()))
+        self.storage.run_at(turn).map_err(Refusal::from)
     }
 
     /// The run that is writing, once everything that it has said is shown, and its message so far; `None` when there is no such run.
-    async fn live(self: &Rc<Self>, caller: &Caller, meant: impl Fn(&RunRow) -> bool) -> Result<Option<Live>, Response> {
+    async fn live(self: &Rc<Self>, caller: &Caller, meant: impl Fn(&RunRow) -> bool) -> Result<Option<Live>, Refusal> {
         let running = || {
             self.session(|session| {
                 session.authorise(caller).ok()?;
                 session.run().filter(|run| run.status == RunStatus::Running && meant(run)).cloned()
             })
         };
-        if running().map_err(|error| unreadable(&error))?.is_none() {
+        if running()?.is_none() {
             return Ok(None);
         }
-        self.show_all().await.map_err(|error| unreadable(&error))?;
-        let Some(run) = running().map_err(|error| unreadable(&error))? else { return Ok(None) };
+        self.show_all().await?;
+        let Some(run) = running()? else { return Ok(None) };
         let executor = self.executor(&run);
         let held = self.held_answers();
-        let message = self.live_message(&run).map_err(|error| unreadable(&error))?;
+        let message = self.live_message(&run)?;
         let message = message.map(|message| settle(message, &held, executor).message);
         Ok(message.map(|message| Live { run, message, held, executor }))
     }
@@ -162,7 +162,7 @@ impl Host {
             return Err(answered_otherwise(&run));
         }
         if answers.is_empty() && !agreed.contains(&Some(true)) {
-            return match self.message_of(&run).map_err(|error| unreadable(&error))? {
+            return match self.message_of(&run)? {
                 Some(stored) => self.nothing_new(caller, request, run.message_index, sent, &stored).await,
                 None => self.attach(caller, request).await,
             };
@@ -170,23 +170,23 @@ impl Host {
         if !answers.is_empty() {
             self.hold_now(entry, &run, answers)?;
         }
-        match self.behind_copy(request, &run, sent).map_err(|error| committed(unreadable(&error)))? {
+        match self.behind_copy(request, &run, sent).map_err(committed)? {
             Some(response) => response.map_err(committed),
-            None => match self.message_of(&run).map_err(|error| committed(unreadable(&error)))? {
+            None => match self.message_of(&run).map_err(committed)? {
                 Some(stored) => self.nothing_new(caller, request, run.message_index, sent, &stored).await,
                 None => self.attach(caller, request).await,
             },
         }
     }
 
-    fn hold_now(self: &Rc<Self>, entry: Entry<'_>, run: &RunRow, answers: Vec<CallAnswer>) -> Result<(), Response> {
-        let held = self.hold(entry, run, answers).map_err(|error| unreadable(&error))?;
-        held.map_err(|refused| answer::error(refused.code()))
+    fn hold_now(self: &Rc<Self>, entry: Entry<'_>, run: &RunRow, answers: Vec<CallAnswer>) -> Result<(), Refusal> {
+        let held = self.hold(entry, run, answers)?;
+        held.map_err(|refused| Refusal::Coded(refused.code()))
     }
 
     /// No page answers the calls of a run that waits for its own producer.
-    fn refuse_for_itself(&self, index: u32, sent: &Value, stored: &Value) -> Result<(), Response> {
-        let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+    fn refuse_for_itself(&self, index: u32, sent: &Value, stored: &Value) -> Result<(), Refusal> {
+        let run = self.session(|session| session.run().cloned())?;
         let Some(run) = run.filter(|run| run.status.is_paused_for_itself() && run.message_index == index) else {
             return Ok(());
         };
@@ -205,11 +205,11 @@ impl Host {
         stored: &Value,
     ) -> Answer {
         let run = self.session(|session| session.run().filter(|run| run.message_index == index).cloned());
-        let run = run.map_err(|error| unreadable(&error))?.filter(|run| run.status != RunStatus::Failed);
+        let run = run?.filter(|run| run.status != RunStatus::Failed);
         let Some(run) = run.filter(|_| !has_cursor(request)) else { return self.attach(caller, request).await };
         let own =
             self.session(|session| session.checkpoint().filter(|last| last.run == run.id).map(|last| last.step_count));
-        let own = own.map_err(|error| unreadable(&error))?.unwrap_or(0);
+        let own = own?.unwrap_or(0);
         match lacks(sent, stored, own) {
             Lacks::Nothing if run.status == RunStatus::SuspendedClientTool && all_answered(&run, stored) => {
                 self.goes_on_outside(caller, request, &run, stored).await
@@ -235,7 +235,7 @@ impl Host {
         let mut leaving = Leaving::of(request);
         loop {
             let last = self.session(|session| session.authorise(caller).ok().and_then(|_| session.run().cloned()));
-            let last = last.map_err(|error| committed(unreadable(&error)))?;
+            let last = last.map_err(committed)?;
             let left = deadline.since(now());
             match last {
                 Some(run) if run.id == paused.id && run.status == paused.status && left > Millis::default() => {}
@@ -246,7 +246,7 @@ impl Host {
             }
             let moved = self.moved();
             if let Either::Right(_) = select(select(moved, sleep(left)), Box::pin(leaving.left())).await {
-                return Err(answer::gone());
+                return Err(Refusal::Gone);
             }
         }
     }
@@ -263,24 +263,23 @@ impl Host {
             return self.result_of_live(request, &submitted, live);
         }
         let last = self.session(|session| session.authorise(caller).map(|_| session.run().cloned()));
-        let last = last.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        let last = last??;
         let named = submitted.run.clone().filter(|named| last.as_ref().is_none_or(|last| last.id != *named));
         let Some(run) = last else { return Err(invalid(InvalidResult)) };
         if let Some(named) = named {
             let call = &submitted.tool_call_id;
-            let asked = self.storage.run(&named).map_err(|error| unreadable(&error.into()))?;
+            let asked = self.storage.run(&named)?;
             let begun = self.run_of_call(call)?.is_none_or(|begun| begun.id == named);
             let goes_on = |stored: Value| has_call(&stored, call);
             match asked.map(|run| run.status) {
-                Some(RunStatus::Superseded) => return Err(answer::error(Code::StateRunSuperseded)),
+                Some(RunStatus::Superseded) => return Err(Refusal::Coded(Code::StateRunSuperseded)),
                 // The call may wait in the run that goes on with its message.
-                Some(_) if begun && self.message_of(&run).map_err(|error| unreadable(&error))?.is_some_and(goes_on) => {
-                }
+                Some(_) if begun && self.message_of(&run)?.is_some_and(goes_on) => {}
                 Some(_) if begun => return Ok(already(&named)),
                 _ => return Err(invalid(InvalidResult)),
             }
         }
-        let Some(stored) = self.message_of(&run).map_err(|error| unreadable(&error))? else {
+        let Some(stored) = self.message_of(&run)? else {
             return self.elsewhere(&submitted.tool_call_id);
         };
         let executor = self.executor(&run);
@@ -321,28 +320,28 @@ impl Host {
     fn elsewhere(&self, call: &str) -> Answer {
         let begun = self.run_of_call(call)?;
         self.refuse_late(begun.as_ref().map(|run| &run.id), true)?;
-        let count = self.session(|session| session.message_count()).map_err(|error| unreadable(&error))?;
+        let count = self.session(|session| session.message_count())?;
         for index in (0..count).rev() {
-            let message = self.stored_message(index).map_err(|error| unreadable(&error))?;
+            let message = self.stored_message(index)?;
             if has_call(&message, call) {
-                let row = self.storage.message_at(index).map_err(|error| unreadable(&error.into()))?;
+                let row = self.storage.message_at(index)?;
                 let run = row.and_then(|row| row.run);
                 self.refuse_late(run.as_ref(), true)?;
                 return Ok(run.as_ref().map_or_else(|| already(&RunId::new("")), already));
             }
         }
         match begun {
-            Some(run) if !run.status.is_live() => Err(answer::error(Code::StateRunSuperseded)),
+            Some(run) if !run.status.is_live() => Err(Refusal::Coded(Code::StateRunSuperseded)),
             _ => Err(invalid(InvalidResult)),
         }
     }
 
     /// An answer that came after its run was superseded.
-    fn refuse_late(&self, run: Option<&RunId>, late: bool) -> Result<(), Response> {
+    fn refuse_late(&self, run: Option<&RunId>, late: bool) -> Result<(), Refusal> {
         let Some(run) = run.filter(|_| late) else { return Ok(()) };
-        let row = self.storage.run(run).map_err(|error| unreadable(&error.into()))?;
+        let row = self.storage.run(run)?;
         match row.map(|row| row.status) {
-            Some(RunStatus::Superseded) => Err(answer::error(Code::StateRunSuperseded)),
+            Some(RunStatus::Superseded) => Err(Refusal::Coded(Code::StateRunSuperseded)),
             _ => Ok(()),
         }
     }
@@ -356,7 +355,7 @@ impl Host {
         stored: Value,
         answers: &[CallAnswer],
         executor: Executor,
-    ) -> Result<Taken, Response> {
+    ) -> Result<Taken, Refusal> {
         let told = chunks(answers, &stored, executor);
         let message = apply(stored, answers);
         // A producer outside that nobody can tell asks for the answers itself.
@@ -364,14 +363,14 @@ impl Host {
             return self.continue_run(caller, entry, run, message, told);
         }
         let step_count = self.session(|session| session.checkpoint().map_or(0, |last| last.step_count));
-        let step_count = step_count.map_err(|error| unreadable(&error))?;
+        let step_count = step_count?;
         let mut records: Vec<Record> = told.into_iter().map(|chunk| Record::Chunk { chunk, attempt: None }).collect();
         records.push(Record::Commit(Commit { message: message.clone(), step_count, state: None }));
         let fence = run.fence();
         let effects = self.write_with_room(|session| session.answer(&fence, &records));
-        let effects = effects.map_err(|error| unreadable(&error))?;
-        let effects = effects.map_err(|refused| answer::error(refused.code()))?;
-        self.persist(effects).map_err(|error| answer::internal(&error))?;
+        let effects = effects?;
+        let effects = effects.map_err(|refused| Refusal::Coded(refused.code()))?;
+        self.persist(effects).map_err(failed)?;
         Ok(Taken::Partly(message))
     }
 
@@ -382,7 +381,7 @@ impl Host {
         run: &RunRow,
         message: Value,
         told: Vec<Chunk>,
-    ) -> Result<Taken, Response> {
+    ) -> Result<Taken, Refusal> {
         // What was told behind the run's end belongs to nobody who follows the next run, so it is told again.
         let mut answers = self.answers_so_far(run)?;
         answers.extend(told);
@@ -396,11 +395,11 @@ impl Host {
     }
 
     /// What a suspended run's calls were answered with so far: the chunks that stand behind its end.
-    pub(super) fn answers_so_far(&self, run: &RunRow) -> Result<Vec<Chunk>, Response> {
+    pub(super) fn answers_so_far(&self, run: &RunRow) -> Result<Vec<Chunk>, Refusal> {
         let mut answers = Vec::new();
         if let Some(end) = run.end {
             let read = self.each_stored(end, None, &mut |stored| answers.push(stored.chunk));
-            read.map_err(|error| unreadable(&error))?;
+            read?;
         }
         Ok(answers)
     }
@@ -420,13 +419,13 @@ fn all_answered(run: &RunRow, message: &Value) -> bool {
     asks(run) && pending(message, Executor::Producer).is_empty()
 }
 
-fn invalid(invalid: InvalidResult) -> Response {
-    answer::error(invalid.code())
+fn invalid(invalid: InvalidResult) -> Refusal {
+    Refusal::Coded(invalid.code())
 }
 
-fn answered_otherwise(run: &RunRow) -> Response {
+fn answered_otherwise(run: &RunRow) -> Refusal {
     let code = Code::StateAnswerConflict;
-    answer::explained(code, code.message(), facts(json!({ "runId": run.id })))
+    Refusal::Told(code, facts(json!({ "runId": run.id })))
 }
 
 fn already(run: &RunId) -> Response {

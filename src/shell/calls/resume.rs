@@ -6,12 +6,12 @@ use futures::FutureExt;
 use futures::future::select;
 use serde_json::Value;
 use web_sys::Request;
-use worker::Response;
 
-use super::refusals::{absent, history_unread, not_live, resume_unknown, unopened, unreadable};
+use super::refusals::{Refusal, history_unread, unopened};
 use super::{Answer, cursor_of};
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
+use crate::core::command::NotFound;
 use crate::core::error::Code;
 use crate::core::frame::Stored;
 use crate::core::ids::{Cursor, MessageId, Sequence};
@@ -56,15 +56,15 @@ impl Host {
         self.wait_for_first_chunk(caller, request).await?;
         let found = self.session(|session| {
             session.authorise(caller)?;
-            Ok((session.run().cloned(), session.log().head(), session.view().floor()))
+            Ok::<_, NotFound>((session.run().cloned(), session.log().head(), session.view().floor()))
         });
-        let (run, head, floor) = found.map_err(|error| unreadable(&error))?.map_err(absent)?;
-        let Some(run) = run else { return Err(answer::error(Code::StateSessionNotFound)) };
+        let (run, head, floor) = found??;
+        let Some(run) = run else { return Err(Refusal::Coded(Code::StateSessionNotFound)) };
         if asked.is_some_and(|asked| asked > head) {
-            return Err(self.beyond(head));
+            return Err(Refusal::Beyond(head));
         }
         if run.status == RunStatus::Failed {
-            return Err(self.stream_failed(&run));
+            return Err(Refusal::StreamFailed(Box::new(run.clone())));
         }
         if let (true, Some(id)) = (replays, &own_id) {
             return self.behind_prefix(request, run, id).await;
@@ -79,8 +79,8 @@ impl Host {
         if from < floor {
             return Err(self.below_floor(floor));
         }
-        self.settled_writes().await.map_err(|error| unreadable(&error))?;
-        let begin = self.at_cursor(request, run, from, own_id.as_deref()).map_err(|error| unreadable(&error))?;
+        self.settled_writes().await?;
+        let begin = self.at_cursor(request, run, from, own_id.as_deref())?;
         self.respond(request, begin)
     }
 
@@ -89,18 +89,18 @@ impl Host {
         let since = cursor_of(query_value(query, "since"))?;
         self.wait_for_first_chunk(caller, request).await?;
         let told = self.session(|session| snapshot::reconnect(session, caller, since));
-        match told.map_err(|error| unreadable(&error))? {
+        match told? {
             Reconnect::Nothing => Ok(answer::nothing()),
             Reconnect::Whole(run) => self.whole_run(request, &run),
-            Reconnect::Stale => Err(self.stale()),
-            Reconnect::Beyond(head) => Err(self.beyond(head)),
+            Reconnect::Stale => Err(Refusal::Stale),
+            Reconnect::Beyond(head) => Err(Refusal::Beyond(head)),
         }
     }
 
     /// A run's whole response: what it continues, then all that it has written and writes.
     pub(super) fn whole_run(self: &Rc<Self>, request: &Request, run: &RunRow) -> Answer {
         let place = self.session(|session| (session.log().head(), session.view().floor()));
-        let (head, floor) = place.map_err(|error| unreadable(&error))?;
+        let (head, floor) = place?;
         let is_answered = run.status.is_live() && run.end.is_some_and(|end| end < head);
         let is_cut = run.start < floor;
         if run.entry != EntryKind::ToolResult && !is_answered && !is_cut {
@@ -108,7 +108,7 @@ impl Host {
         }
         // Its message was begun by an earlier run, whose chunks may be gone, or its own are, or has answers that stand behind the run's
         // end: the committed parts are told, not replayed.
-        let begin = self.behind_commit(request, run.clone(), false).map_err(|error| unreadable(&error))?;
+        let begin = self.behind_commit(request, run.clone(), false)?;
         match begin {
             Some(begin) => self.respond(request, begin),
             None if is_cut => Err(self.below_floor(floor)),
@@ -119,7 +119,7 @@ impl Host {
 
     /// A run from its first chunk, if that is still there, for a client that holds the message that it continues, if it does.
     pub(super) fn from_start(self: &Rc<Self>, request: &Request, run: &RunRow, held: Option<&Value>) -> Answer {
-        let floor = self.session(|session| session.view().floor()).map_err(|error| unreadable(&error))?;
+        let floor = self.session(|session| session.view().floor())?;
         if run.start < floor {
             return Err(self.below_floor(floor));
         }
@@ -128,7 +128,7 @@ impl Host {
 
     /// A run from its first chunk, for the client that started it; it holds the message that the run continues, if there is one.
     pub(super) fn first_response(self: &Rc<Self>, request: &Request, run: &RunRow, held: Option<&Value>) -> Answer {
-        let mut lens = self.lens(request, run).map_err(|error| unreadable(&error))?;
+        let mut lens = self.lens(request, run)?;
         lens.owned = held.map(owned_calls).unwrap_or_default();
         let begin =
             Begin { run: run.clone(), cursor: run.start, opening: Vec::new(), lens, content: false, whole: false };
@@ -137,7 +137,7 @@ impl Host {
 
     /// A run that continues a message, for a client that holds the message under another id than the stored one.
     pub(super) fn under_held_id(self: &Rc<Self>, request: &Request, run: &RunRow, id: &str, held: &Value) -> Answer {
-        let mut lens = self.lens(request, run).map_err(|error| unreadable(&error))?;
+        let mut lens = self.lens(request, run)?;
         lens.owned = owned_calls(held);
         let opening = vec![Chunk::new("start").with("messageId", id)];
         let (run, cursor) = (run.clone(), behind_opening(run));
@@ -146,24 +146,24 @@ impl Host {
 
     /// The committed parts of the message that the client has put away, then the tail behind that commit (C-1, `spec/helix.md` 5.5).
     async fn behind_prefix(self: &Rc<Self>, request: &Request, run: RunRow, id: &str) -> Answer {
-        self.settled_writes().await.map_err(|error| history_unread(&error))?;
+        self.settled_writes().await.map_err(history_unread)?;
         if run.message_id.as_str() != id {
-            return Err(resume_unknown());
+            return Err(Refusal::RESUME_UNKNOWN);
         }
         let is_live = run.status.is_live();
-        match self.behind_commit(request, run.clone(), true).map_err(|error| history_unread(&error))? {
+        match self.behind_commit(request, run.clone(), true).map_err(history_unread)? {
             Some(begin) => self.respond(request, begin),
             // Nothing of it is committed yet.
             None if is_live => {
                 let message = serde_json::json!({ "id": id, "role": "assistant", "parts": [] });
                 let cursor = behind_opening(&run);
-                let lens = self.lens(request, &run).map_err(|error| history_unread(&error))?;
+                let lens = self.lens(request, &run).map_err(history_unread)?;
                 self.respond(
                     request,
                     Begin { run, cursor, opening: prefix(&message, true), lens, content: false, whole: false },
                 )
             }
-            None => Err(resume_unknown()),
+            None => Err(Refusal::RESUME_UNKNOWN),
         }
     }
 
@@ -185,8 +185,8 @@ impl Host {
 
     /// The rest of a live run, for a client that holds all of its message that is committed.
     pub(super) fn behind_held(self: &Rc<Self>, request: &Request, run: RunRow, held: &Value) -> Answer {
-        let begin = self.behind_commit(request, run, false).map_err(|error| unreadable(&error))?;
-        let Some(mut begin) = begin else { return Err(resume_unknown()) };
+        let begin = self.behind_commit(request, run, false)?;
+        let Some(mut begin) = begin else { return Err(Refusal::RESUME_UNKNOWN) };
         begin.opening.truncate(1);
         begin.lens.owned.extend(owned_calls(held));
         self.respond(request, begin)
@@ -328,9 +328,9 @@ impl Host {
 
     fn respond(self: &Rc<Self>, request: &Request, begin: Begin) -> Answer {
         let Begin { run, cursor, opening, lens, content, whole } = begin;
-        let projector = self.projector(&run, cursor).map_err(|error| unreadable(&error))?.filter(|_| !whole);
+        let projector = self.projector(&run, cursor)?.filter(|_| !whole);
         let reader = self.session(|session| Reader::open(Scope::Run(run.id.clone()), cursor, session.view()));
-        let reader = reader.map_err(|error| unreadable(&error))?;
+        let reader = reader?;
         let holds_lead = opening.is_empty()
             && !lens.aware
             && run.entry != EntryKind::ToolResult
@@ -351,7 +351,7 @@ impl Host {
             holds_lead,
         };
         let stream = self.open_reader(request.signal().into(), opening);
-        Ok(answer::events(stream.map_err(|error| unopened(&error))?, true))
+        Ok(answer::events(stream.map_err(unopened)?, true))
     }
 
     /// Whether a stock client sees nothing of a reply before its first part: behind a chat route, as when it calls the route itself. A
@@ -361,7 +361,7 @@ impl Host {
     }
 
     /// The run-start window (`spec/helix.md` 1.5): a run that is committed and has no chunk yet is waited for, on the log's own wake-ups.
-    async fn wait_for_first_chunk(self: &Rc<Self>, caller: &Caller, request: &Request) -> Result<(), Response> {
+    async fn wait_for_first_chunk(self: &Rc<Self>, caller: &Caller, request: &Request) -> Result<(), Refusal> {
         let deadline = now().after(self.config.settings.live_wait);
         let mut leaving = None;
         loop {
@@ -371,19 +371,19 @@ impl Host {
                         .run()
                         .is_some_and(|run| run.status == RunStatus::Running && session.log().head() <= run.start)
             });
-            if !waits.map_err(|error| unreadable(&error))? {
+            if !waits? {
                 return Ok(());
             }
             let left = deadline.since(now());
             if left.get() == 0 {
-                return Err(not_live());
+                return Err(Refusal::NotLive);
             }
             let leaving = leaving.get_or_insert_with(|| Leaving::of(request));
             let moved = self.moved().map(|_| ());
             let timer = sleep(left);
             let left = Box::pin(leaving.left());
             if let futures::future::Either::Right(_) = select(select(moved, timer).map(|_| ()), left).await {
-                return Err(answer::gone());
+                return Err(Refusal::Gone);
             }
         }
     }

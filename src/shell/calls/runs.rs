@@ -5,10 +5,9 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use web_sys::Request;
-use worker::Response;
 
 use super::Answer;
-use super::refusals::{committed, facts, not_resumable, unread, unreadable};
+use super::refusals::{Refusal, committed, facts, unread};
 use crate::core::approval::Executor;
 use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
@@ -51,33 +50,30 @@ impl Host {
     pub(super) async fn open_run(self: &Rc<Self>, caller: &Caller, request: &Request) -> Answer {
         let limit = self.config.settings.max_request_bytes;
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
-        let begin = Begin::parse(&bytes)
-            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        let begin = Begin::parse(&bytes).map_err(|refusal| Refusal::Rejected(refusal.code(), refusal.to_string()))?;
         if !self.claims_running(&begin)? {
-            self.settle_or_hear().await.map_err(|error| unreadable(&error))?;
+            self.settle_or_hear().await?;
         }
         if let Some(run) = &begin.run
-            && let Some(row) = self.storage.run(run).map_err(|error| unreadable(&error.into()))?
+            && let Some(row) = self.storage.run(run)?
         {
             return self.claim_again(caller, &row, begin.lease).await;
         }
         let keyed = begin.request_key.clone().map(|key| Keyed { key, input_hash: input_hash(&begin.messages) });
         if let Some(keyed) = &keyed
-            && let Some(row) = self.storage.run_of_key(&keyed.key).map_err(|error| unreadable(&error.into()))?
+            && let Some(row) = self.storage.run_of_key(&keyed.key)?
         {
             if row.push.is_none() || row.input_hash.as_deref() != Some(keyed.input_hash.as_str()) {
                 let code = Code::StateRequestKeyConflict;
-                return Err(answer::explained(code, code.message(), facts(json!({ "runId": row.id }))));
+                return Err(Refusal::Told(code, facts(json!({ "runId": row.id }))));
             }
             return self.claim_again(caller, &row, begin.lease).await;
         }
         let Answered { entry, continued, names, abandoned } = self.pushed_entry(caller, &begin)?;
-        self.session(|session| session.may_start(caller, &entry))
-            .map_err(|error| unreadable(&error))?
-            .map_err(|refused| self.refused(&refused))?;
+        self.session(|session| session.may_start(caller, &entry))?.map_err(Refusal::from)?;
         // A reply under way keeps what it has said; that of a suspended run is whole, but for its calls.
         let running = self.session(|session| session.run().is_some_and(|run| run.status == RunStatus::Running));
-        let running = running.map_err(|error| unreadable(&error))?;
+        let running = running?;
         let instead = (begin.supersede && running).then_some(Displacement::Superseded);
         let launch = Launch {
             run: begin.run,
@@ -97,37 +93,35 @@ impl Host {
             queued: false,
         };
         let run = self.start_run(caller, launch).map_err(|error| self.not_started(error))?;
-        self.settled_writes().await.map_err(|error| committed(unreadable(&error)))?;
+        self.settled_writes().await.map_err(committed)?;
         Ok(answer::json(201, &Value::Object(self.claim_of(&run))))
     }
 
     /// Whether it is a claim of the run that a producer outside is writing: then it is heard before a settling.
-    fn claims_running(&self, begin: &Begin) -> Result<bool, Response> {
+    fn claims_running(&self, begin: &Begin) -> Result<bool, Refusal> {
         let run = match (&begin.run, &begin.request_key) {
             (Some(run), _) => Some(run.clone()),
-            (None, Some(key)) => {
-                self.storage.run_of_key(key).map_err(|error| unreadable(&error.into()))?.map(|row| row.id)
-            }
+            (None, Some(key)) => self.storage.run_of_key(key)?.map(|row| row.id),
             (None, None) => None,
         };
         let fence =
             self.session(|session| session.run().filter(|row| Some(&row.id) == run.as_ref()).map(RunRow::fence));
-        let fence = fence.map_err(|error| unreadable(&error))?;
+        let fence = fence?;
         Ok(fence.is_some_and(|fence| self.session(|session| session.hears(&fence)).unwrap_or(false)))
     }
 
     /// What the run answers: the producer's messages and the names of their calls, or the answers that a suspended run has got meanwhile.
-    fn pushed_entry(&self, caller: &Caller, begin: &Begin) -> Result<Answered, Response> {
+    fn pushed_entry(&self, caller: &Caller, begin: &Begin) -> Result<Answered, Refusal> {
         let live = self.session(|session| session.run().filter(|run| run.status.is_live()).cloned());
-        let live = live.map_err(|error| unreadable(&error))?;
+        let live = live?;
         let suspended = live.as_ref().filter(|run| run.status.is_suspended());
         if let (Some(run), true, false) = (suspended, begin.messages.is_empty(), begin.supersede) {
-            let Some(message) = self.message_of(run).map_err(|error| unreadable(&error))? else {
+            let Some(message) = self.message_of(run)? else {
                 return Ok(Answered::of(Entry::Results { message: None }));
             };
             // What a run has paused for by itself is no client's to answer: its calls end in the run that goes on.
             if !run.status.is_paused_for_itself() && !pending(&message, Executor::Producer).is_empty() {
-                return Err(not_resumable("Calls of the paused run wait for their answers", "calls_pending"));
+                return Err(Refusal::NotResumable("Calls of the paused run wait for their answers", "calls_pending"));
             }
             let answers = self.answers_so_far(run)?;
             let entry = Entry::Results { message: Some(message.to_string()) };
@@ -135,16 +129,16 @@ impl Host {
         }
         let mut stored: Vec<MessageId> = self.places(caller)?.into_iter().map(|place| place.id).collect();
         let waiting = self.session(|session| session.queue().iter().map(|row| row.message.clone()).collect::<Vec<_>>());
-        stored.extend(waiting.map_err(|error| unreadable(&error))?);
+        stored.extend(waiting?);
         let around = self.session(|session| {
             (session.authorise(caller).map(|row| row.salt.clone()).unwrap_or_default(), session.calls().clone())
         });
-        let (salt, mut calls) = around.map_err(|error| unreadable(&error))?;
+        let (salt, mut calls) = around?;
         let turn = self.session(|session| session.run().map_or(1, |run| run.turn.saturating_add(1)));
-        calls.begin_run(turn.map_err(|error| unreadable(&error))?);
+        calls.begin_run(turn?);
         let around = Around { stored: &stored, salt: &salt, calls: &calls };
         let (messages, names) = brought(&begin.messages, &around)
-            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+            .map_err(|refusal| Refusal::Rejected(refusal.code(), refusal.to_string()))?;
         let input = |message: OwnMessage| (Input { id: MessageId::new(message.id), json: message.json }, message.role);
         let inputs = messages.into_iter().map(input).collect();
         let given_up = live.as_ref().filter(|_| begin.supersede).map(|run| self.given_up(run)).transpose()?;
@@ -158,23 +152,21 @@ impl Host {
 
     /// A claim of a run that exists: whoever wrote it is fenced off, and the answer says what is stored.
     async fn claim_again(self: &Rc<Self>, caller: &Caller, row: &RunRow, lease: Option<Millis>) -> Answer {
-        self.session(|session| session.authorise(caller).map(|_| ()))
-            .map_err(|error| unreadable(&error))?
-            .map_err(super::refusals::absent)?;
+        self.session(|session| session.authorise(caller).map(|_| ()))??;
         if row.push.is_none() {
             let words = "runId: this run is written by the service; give yours an id of its own";
-            return Err(answer::explained(Code::ValidationError, words, Map::new()));
+            return Err(Refusal::Invalid(words.to_owned()));
         }
         let claimed = self.session(|session| session.claim_again(now(), &row.id, lease));
-        let effects = match claimed.map_err(|error| unreadable(&error))? {
+        let effects = match claimed? {
             Ok((_, effects)) => effects,
             Err(refused) => return Err(self.write_refused(&row.id, &refused)),
         };
-        self.persist(effects).map_err(|error| unreadable(&error))?;
+        self.persist(effects)?;
         self.arm_next();
         self.forget_admission();
-        self.settled_writes().await.map_err(|error| unreadable(&error))?;
-        let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        self.settled_writes().await?;
+        let run = self.session(|session| session.run().cloned())?;
         let run = run.unwrap_or_else(|| row.clone());
         Ok(answer::json(200, &Value::Object(self.claim_of(&run))))
     }
@@ -207,18 +199,17 @@ impl Host {
 }
 
 /// What the writer of a run carries.
-pub(super) fn fence(request: &Request, run: &RunId) -> Result<Fence, Response> {
+pub(super) fn fence(request: &Request, run: &RunId) -> Result<Fence, Refusal> {
     let epoch = ProducerEpoch::parse(header(request, "producer-epoch").as_deref());
-    let epoch = epoch.map_err(|invalid| answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()))?;
+    let epoch = epoch.map_err(|invalid| Refusal::Invalid(invalid.to_string()))?;
     Ok(Fence { run: run.clone(), epoch: epoch.get() })
 }
 
 /// The same, and the number of what the request brings.
-pub(super) fn numbered(request: &Request, run: &RunId) -> Result<(Fence, ProducerSeq), Response> {
+pub(super) fn numbered(request: &Request, run: &RunId) -> Result<(Fence, ProducerSeq), Refusal> {
     let fence = fence(request, run)?;
     let number = ProducerSeq::parse(header(request, "producer-seq").as_deref());
-    let number =
-        number.map_err(|invalid| answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()))?;
+    let number = number.map_err(|invalid| Refusal::Invalid(invalid.to_string()))?;
     Ok((fence, number))
 }
 

@@ -7,10 +7,9 @@ use futures::future::{Either, select};
 use serde_json::{Map, Value, json};
 use wasm_bindgen::JsCast;
 use web_sys::{ReadableStreamDefaultReader, Request};
-use worker::Response;
 
 use super::Answer;
-use super::refusals::{facts, unread, unreadable};
+use super::refusals::{Refusal, facts, unread};
 use super::runs::numbered;
 use crate::core::chunk::lifecycle;
 use crate::core::command::WriteRefused;
@@ -42,7 +41,7 @@ impl Host {
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
         let vocabulary = self.vocabulary(&fence)?;
         let append = Append::parse(&bytes, vocabulary)
-            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+            .map_err(|refusal| Refusal::Rejected(refusal.code(), refusal.to_string()))?;
         match append.then {
             None => {
                 self.take_chunks(&fence, first.get(), append.chunks)?;
@@ -77,7 +76,7 @@ impl Host {
         reader: &ReadableStreamDefaultReader,
         fence: &Fence,
         first: ProducerSeq,
-    ) -> Result<(), Response> {
+    ) -> Result<(), Refusal> {
         let wait = self.config.settings.batch_wait;
         let mut lines = Lines::new(self.config.settings.max_request_bytes);
         let (mut number, mut waiting, mut flushed) = (first.get(), Vec::new(), now());
@@ -100,7 +99,7 @@ impl Host {
                 // A body that broke is sent again from where the log ends; the line that was cut counts as not sent.
                 Err(_) => {
                     self.flush_lines(fence, first.get(), number, &mut waiting)?;
-                    return Err(answer::explained(Code::ValidationError, "the body broke off", Map::new()));
+                    return Err(Refusal::Invalid("the body broke off".to_owned()));
                 }
             };
             waiting.extend(taken.values);
@@ -123,7 +122,7 @@ impl Host {
         body: u64,
         first: u64,
         waiting: &mut Vec<Value>,
-    ) -> Result<u64, Response> {
+    ) -> Result<u64, Refusal> {
         let values = std::mem::take(waiting);
         let next = first.saturating_add(u64::try_from(values.len()).unwrap_or(u64::MAX));
         // Line by line: what stands before a bad one is stored.
@@ -148,7 +147,7 @@ impl Host {
     }
 
     /// Stores chunks, all or none; those whose numbers are taken are stored already.
-    pub(super) fn take_chunks(self: &Rc<Self>, fence: &Fence, first: u64, chunks: Vec<Value>) -> Result<(), Response> {
+    pub(super) fn take_chunks(self: &Rc<Self>, fence: &Fence, first: u64, chunks: Vec<Value>) -> Result<(), Refusal> {
         let known = self.skip(fence, first, chunks.len())?;
         let admitted = self.admit_all(fence, chunks.into_iter().skip(known))?;
         let (admission, records) = admitted.map_err(|refused| {
@@ -160,24 +159,24 @@ impl Host {
     }
 
     /// How many of `count` chunks from this number on are stored already.
-    pub(super) fn skip(&self, fence: &Fence, first: u64, count: usize) -> Result<usize, Response> {
-        let taken = self.session(|session| session.taken(fence, first)).map_err(|error| unreadable(&error))?;
+    pub(super) fn skip(&self, fence: &Fence, first: u64, count: usize) -> Result<usize, Refusal> {
+        let taken = self.session(|session| session.taken(fence, first))?;
         let taken = taken.map_err(|refused| self.write_refused(&fence.run, &refused))?;
         Ok(usize::try_from(taken).unwrap_or(usize::MAX).min(count))
     }
 
-    fn store_chunks(self: &Rc<Self>, fence: &Fence, records: &[Record]) -> Result<(), Response> {
+    fn store_chunks(self: &Rc<Self>, fence: &Fence, records: &[Record]) -> Result<(), Refusal> {
         let _ = self.session(|session| session.renew(now(), fence));
         if records.is_empty() {
             return Ok(());
         }
         let effects = self.write_with_room(|session| session.append(fence, records));
-        let effects = effects.map_err(|error| unreadable(&error))?;
+        let effects = effects?;
         let effects = effects.map_err(|refused| {
             self.fails_without_room(fence, &refused);
             self.write_refused(&fence.run, &refused)
         })?;
-        self.persist(effects).map_err(|error| unreadable(&error))?;
+        self.persist(effects)?;
         let decides = |record: &Record| match record {
             Record::Chunk { chunk, .. } => matches!(chunk.kind(), lifecycle::STEP_START | lifecycle::STEP_COMMITTED),
             _ => false,
@@ -205,9 +204,9 @@ impl Host {
 
     /// The answer to a write that began at the head `before`, once it is durable.
     pub(super) async fn acknowledge(self: &Rc<Self>, fence: &Fence, before: Cursor) -> Answer {
-        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        self.settled_writes().await?;
         let run = self.session(|session| session.run().filter(|run| run.id == fence.run).cloned());
-        let Some(run) = run.map_err(|error| unreadable(&error))? else {
+        let Some(run) = run? else {
             return Err(self.write_refused(&fence.run, &WriteRefused::Superseded));
         };
         if run.epoch != fence.epoch {
@@ -218,8 +217,8 @@ impl Host {
 
     /// As [`Host::acknowledge`], of a run that has ended: the next one may have begun already.
     pub(super) async fn acknowledge_end(self: &Rc<Self>, fence: &Fence, before: Cursor) -> Answer {
-        self.settled_writes().await.map_err(|error| unreadable(&error))?;
-        let row = self.storage.run(&fence.run).map_err(|error| unreadable(&error.into()))?;
+        self.settled_writes().await?;
+        let row = self.storage.run(&fence.run)?;
         match row.filter(|row| row.epoch == fence.epoch && row.status != RunStatus::Superseded) {
             Some(row) => Ok(answer::json(200, &Value::Object(self.ack(&row, before)))),
             None => self.acknowledge(fence, before).await,
@@ -244,7 +243,7 @@ impl Host {
         ack
     }
 
-    pub(super) fn bad_chunk(&self, fence: &Fence, first: u64, refused: &Refused) -> Response {
+    pub(super) fn bad_chunk(&self, fence: &Fence, first: u64, refused: &Refused) -> Refusal {
         let number = first.saturating_add(u64::try_from(refused.index).unwrap_or(u64::MAX));
         let expected = self.session(|session| session.expected(fence).ok()).ok().flatten();
         let facts = facts(json!({
@@ -253,17 +252,17 @@ impl Host {
             "reason": refused.reason.to_string(),
             "expected": expected,
         }));
-        answer::explained(Code::ValidationError, &refused.to_string(), facts)
+        Refusal::Explained(Code::ValidationError, refused.to_string(), facts)
     }
 
-    fn bad_line(&self, fence: &Fence, bad: BadLine) -> Response {
+    fn bad_line(&self, fence: &Fence, bad: BadLine) -> Refusal {
         let expected = self.session(|session| session.expected(fence).ok()).ok().flatten();
         let facts = facts(json!({ "index": bad.index(), "reason": bad.to_string(), "expected": expected }));
-        answer::explained(Code::ValidationError, &bad.to_string(), facts)
+        Refusal::Explained(Code::ValidationError, bad.to_string(), facts)
     }
 
     /// Why a write changed nothing, with the fact that the producer needs.
-    pub fn write_refused(&self, run: &RunId, refused: &WriteRefused) -> Response {
+    pub fn write_refused(&self, run: &RunId, refused: &WriteRefused) -> Refusal {
         let status = self.storage.run(run).ok().flatten().map(|row| row.status);
         let stopped = status == Some(RunStatus::Interrupted);
         let mut known = facts(json!({ "runId": run, "runStatus": status, "stopRequested": stopped }));
@@ -281,13 +280,13 @@ impl Host {
             WriteRefused::Place(floor, head) => {
                 let words = format!("throughSequence must lie from {floor} to {head}");
                 known.extend(facts(json!({ "floor": floor, "head": head })));
-                return answer::explained(code, &words, known);
+                return Refusal::Explained(code, words, known);
             }
             WriteRefused::Superseded if status.is_none() => {
-                return answer::explained(Code::StateSessionNotFound, "No such run", Map::new());
+                return Refusal::NoSuchRun;
             }
             _ => {}
         }
-        answer::explained(code, code.message(), known)
+        Refusal::Told(code, known)
     }
 }

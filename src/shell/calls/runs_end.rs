@@ -5,16 +5,14 @@ use std::rc::Rc;
 use futures::future::{Either, select};
 use serde_json::{Map, Value, json};
 use web_sys::Request;
-use worker::Response;
 
 use super::Answer;
-use super::refusals::{absent, committed, facts, unread, unreadable};
+use super::refusals::{Refusal, committed, facts, unread};
 use super::runs::{fence, numbered};
 use crate::core::approval::Executor;
 use crate::core::call_ids::CallName;
 use crate::core::caller::Caller;
 use crate::core::command::{Effects, WriteRefused};
-use crate::core::error::Code;
 use crate::core::ids::{Cursor, MessageId, RunId};
 use crate::core::run::{Fence, Outcome, RunStatus, Vocabulary};
 use crate::core::session::push::PushCommit;
@@ -26,7 +24,7 @@ use crate::dialect::push::ending::{EndDeed, Ending};
 use crate::dialect::push::numbers::ProducerSeq;
 use crate::dialect::push::own_messages::{Around, OwnMessage, written};
 use crate::dialect::push::reason::{NotWhole, Refused};
-use crate::dialect::push::refusal::Refusal;
+use crate::dialect::push::refusal::Refusal as BodyRefusal;
 use crate::dialect::route::query_value;
 use crate::dialect::ui::held_answers::settle;
 use crate::dialect::ui::tool_result::pending;
@@ -55,7 +53,7 @@ impl Host {
         self.acknowledge(&fence, before).await
     }
 
-    fn commit_now(self: &Rc<Self>, fence: &Fence, commit: CommitBody) -> Result<(), Response> {
+    fn commit_now(self: &Rc<Self>, fence: &Fence, commit: CommitBody) -> Result<(), Refusal> {
         let mut admission = self.admission(fence)?;
         let commit = match self.pushed_commit(fence, &admission, commit) {
             Ok(commit) => commit,
@@ -66,7 +64,7 @@ impl Host {
         };
         let (through, state) = (commit.through, commit.state.clone());
         let effects = self.session(|session| session.commit(now(), fence, commit));
-        self.store(fence, effects.map_err(|error| unreadable(&error))?)?;
+        self.store(fence, effects?)?;
         match state.and_then(|state| serde_json::from_str::<Value>(&state).ok()) {
             // What was patched behind the commit applies to its state: read again.
             Some(_) if through < admission.at() => self.forget_admission(),
@@ -80,11 +78,11 @@ impl Host {
     }
 
     /// What a commit covers: what its body says, and what the object makes of the chunks.
-    fn pushed_commit(&self, fence: &Fence, admission: &Admission, body: CommitBody) -> Result<PushCommit, Response> {
-        let row = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+    fn pushed_commit(&self, fence: &Fence, admission: &Admission, body: CommitBody) -> Result<PushCommit, Refusal> {
+        let row = self.session(|session| session.run().cloned())?;
         let row = row.ok_or_else(|| self.write_refused(&fence.run, &WriteRefused::Superseded))?;
         let place = self.session(|session| (session.log().head(), session.checkpoint().map(|last| last.sequence)));
-        let (head, floor) = place.map_err(|error| unreadable(&error))?;
+        let (head, floor) = place?;
         let floor = floor.unwrap_or_default();
         let folded = match body.through {
             Some(through) if through < floor || through > head => {
@@ -106,7 +104,7 @@ impl Host {
             // Messages of the producer's own need no fold, but they must not end in the middle of a part either.
             (Err(NotWhole::Opaque), Some(_), _) => None,
             (Err(not_whole), ..) => {
-                return Err(answer::explained(Code::ValidationError, &not_whole.to_string(), Map::new()));
+                return Err(Refusal::Invalid(not_whole.to_string()));
             }
         };
         let through = body.through.or_else(|| folded.as_ref().map(|folded| folded.cursor)).unwrap_or(head);
@@ -126,17 +124,17 @@ impl Host {
     }
 
     /// The messages that a producer says itself that its run has written, and the names of the calls that no chunk of it has begun.
-    fn own_messages(&self, run: &RunRow, messages: Vec<Value>) -> Result<(Vec<OwnMessage>, Vec<CallName>), Response> {
+    fn own_messages(&self, run: &RunRow, messages: Vec<Value>) -> Result<(Vec<OwnMessage>, Vec<CallName>), Refusal> {
         let known = self.session(|session| {
             let salt = session.authorise(&Caller::Anonymous).map(|row| row.salt.clone()).unwrap_or_default();
             (salt, session.calls().clone(), session.message_count())
         });
-        let (salt, calls, count) = known.map_err(|error| unreadable(&error))?;
+        let (salt, calls, count) = known?;
         let kept = run.message_index.min(count);
-        let places = self.storage.places(kept).map_err(|error| unreadable(&error.into()))?;
+        let places = self.storage.places(kept)?;
         let stored: Vec<MessageId> = places.into_iter().map(|place| place.id).collect();
         let before = (kept..count).map(|index| self.stored_message(index)).collect::<Result<Vec<_>, _>>();
-        let before = before.map_err(|error| unreadable(&error))?;
+        let before = before?;
         let around = Around { stored: &stored, salt: &salt, calls: &calls };
         written(messages, &run.message_id, &before, &around).map_err(|refusal| invalid(&refusal))
     }
@@ -152,13 +150,13 @@ impl Host {
         let fence = fence(request, run)?;
         let bytes = self.push_body(request).await?;
         let renew = Renew::parse(&bytes).map_err(|refusal| invalid(&refusal))?;
-        let expected = self.session(|session| session.expected(&fence)).map_err(|error| unreadable(&error))?;
+        let expected = self.session(|session| session.expected(&fence))?;
         expected.map_err(|refused| self.write_refused(run, &refused))?;
         match renew.lease {
-            None => self.session(|session| session.renew(now(), &fence)).map_err(|error| unreadable(&error))?,
+            None => self.session(|session| session.renew(now(), &fence))?,
             Some(lease) => {
                 let effects = self.session(|session| session.lease(now(), &fence, lease));
-                self.store(&fence, effects.map_err(|error| unreadable(&error))?)?;
+                self.store(&fence, effects?)?;
                 self.arm_next();
             }
         }
@@ -225,7 +223,7 @@ impl Host {
             }
         };
         let broken = matches!(outcome, Outcome::Failed(_) | Outcome::Interrupted);
-        let run = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        let run = self.session(|session| session.run().cloned())?;
         let own = run.is_some_and(|run| self.has_own_words(&run, &admission));
         if outcome != Outcome::Suspended {
             records.extend(admission.answered(&self.held_answers()).into_iter().flat_map(Admitted::records));
@@ -235,27 +233,27 @@ impl Host {
         let effects = self.write_with_room(|session| {
             session.finish_pushed(now(), fence, outcome, &records, (number, result.clone()))
         });
-        let effects = effects.map_err(|error| unreadable(&error))?;
+        let effects = effects?;
         self.store(fence, effects.inspect_err(|refused| self.fails_without_room(fence, refused)))?;
         self.forget_admission();
         self.log_settled(fence);
         self.arm_next();
-        let ended = self.session(|session| session.run().cloned()).map_err(|error| unreadable(&error))?;
+        let ended = self.session(|session| session.run().cloned())?;
         let Some(ended) = ended.filter(|run| run.id == fence.run) else { return self.acknowledge(fence, before).await };
         let ack = self.ack(&ended, before);
         // With its answers at hand the run may go on at once, so that another one is there when this answer leaves.
-        self.take_held().map_err(|error| unreadable(&error))?;
-        self.answer_queued().map_err(|error| committed(unreadable(&error)))?;
-        self.settled_writes().await.map_err(|error| unreadable(&error))?;
+        self.take_held()?;
+        self.answer_queued().map_err(committed)?;
+        self.settled_writes().await?;
         Ok(answer::json(200, &Value::Object(ack)))
     }
 
     /// Whether the run was ended or paused by this number, also when another run has followed it meanwhile.
-    fn has_ended_by(&self, fence: &Fence, number: u64) -> Result<bool, Response> {
-        if self.session(|session| session.has_said(fence, number)).map_err(|error| unreadable(&error))? {
+    fn has_ended_by(&self, fence: &Fence, number: u64) -> Result<bool, Refusal> {
+        if self.session(|session| session.has_said(fence, number))? {
             return Ok(true);
         }
-        let row = self.storage.run(&fence.run).map_err(|error| unreadable(&error.into()))?;
+        let row = self.storage.run(&fence.run)?;
         Ok(row.is_some_and(|row| {
             let ended = matches!(row.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Interrupted);
             ended && row.epoch == fence.epoch && row.push.is_some_and(|push| number < push.next)
@@ -267,7 +265,7 @@ impl Host {
         fence: &Fence,
         ending: Ending,
         admission: &Admission,
-    ) -> Result<(Outcome, Option<String>), Response> {
+    ) -> Result<(Outcome, Option<String>), Refusal> {
         Ok(match ending {
             Ending::End(EndBody { status, output, usage }) => {
                 let outcome = match status {
@@ -287,7 +285,7 @@ impl Host {
                 let opaque = self.vocabulary(fence)? == Vocabulary::Opaque;
                 if !opaque && let Some(call) = missing {
                     let words = format!("pending: the run's message has no call {call:?} that waits");
-                    return Err(answer::explained(Code::ValidationError, &words, Map::new()));
+                    return Err(Refusal::Invalid(words));
                 }
                 (kind.outcome(), None)
             }
@@ -318,19 +316,19 @@ impl Host {
             let moved = self.moved();
             let timer = sleep(left);
             if let Either::Right(_) = select(select(moved, timer), Box::pin(leaving.left())).await {
-                return Err(answer::gone());
+                return Err(Refusal::Gone);
             }
         }
     }
 
-    fn seen_by_producer(&self, caller: &Caller, run: &RunId) -> Result<(RunStatus, Map<String, Value>), Response> {
+    fn seen_by_producer(&self, caller: &Caller, run: &RunId) -> Result<(RunStatus, Map<String, Value>), Refusal> {
         let current = self.session(|session| session.pushed_run(caller, run).map(|run| run.cloned()));
-        let current = current.map_err(|error| unreadable(&error))?.map_err(absent)?;
+        let current = current??;
         let row = match current {
             Some(row) => row,
             None => {
-                let row = self.storage.run(run).map_err(|error| unreadable(&error.into()))?;
-                row.ok_or_else(|| answer::explained(Code::StateSessionNotFound, "No such run", Map::new()))?
+                let row = self.storage.run(run)?;
+                row.ok_or_else(|| Refusal::NoSuchRun)?
             }
         };
         let mut seen = self.lease_of(&row);
@@ -342,19 +340,19 @@ impl Host {
         if row.status == RunStatus::Running {
             let held = self.held_answers();
             if !held.is_empty() {
-                let message = self.live_message(&row).map_err(|error| unreadable(&error))?.unwrap_or_default();
+                let message = self.live_message(&row)?.unwrap_or_default();
                 let told = settle(message.clone(), &held, Executor::Producer).told;
                 let messages = [message];
-                let calls = self.session(|session| session.calls().clone()).map_err(|error| unreadable(&error))?;
+                let calls = self.session(|session| session.calls().clone())?;
                 let answers: Vec<Value> = told.iter().map(|answer| result(answer, &messages, &calls)).collect();
                 seen.extend(facts(json!({ "answers": answers })));
             }
         }
         if row.status == RunStatus::SuspendedClientTool {
-            let message = self.message_of(&row).map_err(|error| unreadable(&error))?;
+            let message = self.message_of(&row)?;
             let complete = message.as_ref().is_none_or(|message| pending(message, Executor::Producer).is_empty());
             let messages = Vec::from_iter(message);
-            let calls = self.session(|session| session.calls().clone()).map_err(|error| unreadable(&error))?;
+            let calls = self.session(|session| session.calls().clone())?;
             let answers: Vec<Value> =
                 self.answers_so_far(&row)?.iter().map(|answer| result(answer, &messages, &calls)).collect();
             seen.extend(facts(json!({ "answers": answers, "complete": complete })));
@@ -362,12 +360,12 @@ impl Host {
         Ok((row.status, seen))
     }
 
-    fn store(self: &Rc<Self>, fence: &Fence, effects: Result<Effects, WriteRefused>) -> Result<(), Response> {
+    fn store(self: &Rc<Self>, fence: &Fence, effects: Result<Effects, WriteRefused>) -> Result<(), Refusal> {
         let effects = effects.map_err(|refused| self.write_refused(&fence.run, &refused))?;
-        self.persist(effects).map_err(|error| unreadable(&error))
+        self.persist(effects).map_err(Refusal::from)
     }
 
-    async fn push_body(&self, request: &Request) -> Result<Vec<u8>, Response> {
+    async fn push_body(&self, request: &Request) -> Result<Vec<u8>, Refusal> {
         let limit = self.config.settings.max_request_bytes;
         body(request, limit).await.map_err(|error| unread(&error, limit))
     }
@@ -378,8 +376,8 @@ fn folded_message(run: &RunRow, message: &Value) -> OwnMessage {
     OwnMessage { id: run.message_id.as_str().to_owned(), role: "assistant".to_owned(), json: message.to_string() }
 }
 
-fn invalid(refusal: &Refusal) -> Response {
-    answer::explained(refusal.code(), &refusal.to_string(), Map::new())
+fn invalid(refusal: &BodyRefusal) -> Refusal {
+    Refusal::Rejected(refusal.code(), refusal.to_string())
 }
 
 /// What is kept of a run's result. A part that is too large is left out, and its name says so.

@@ -2,20 +2,19 @@
 
 use std::rc::Rc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use web_sys::Request;
-use worker::Response;
 
 use super::Answer;
 use super::busy::asks;
-use super::refusals::{committed, facts, not_resumable, unread, unreadable};
+use super::refusals::{Refusal, committed, facts, failed, unread};
 use crate::core::approval::Executor;
 use crate::core::busy::Meets;
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
-use crate::core::command::{Abandoned, Displacement, Entry as RunEntry, Input, Keyed, RewindCause, StartRefused};
+use crate::core::command::{Abandoned, Displacement, Entry as RunEntry, Input, Keyed, RewindCause};
 use crate::core::error::Code;
-use crate::core::ids::{MessageId, RequestKey, percent_encode};
+use crate::core::ids::{MessageId, RequestKey};
 use crate::core::run::{RunStatus, Vocabulary};
 use crate::core::session::queue::Waits;
 use crate::core::storage::{MessagePlace, RunRow, Storage, StorageError};
@@ -23,7 +22,6 @@ use crate::dialect::ui::identity::{Place, Standing, content_hash, regenerate_kee
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
 use crate::dialect::ui::sanitise::sanitise_message;
 use crate::dialect::ui::tool_result::{ABANDONED, abandon, pending};
-use crate::shell::answer;
 use crate::shell::entry::{Entered, Entry};
 use crate::shell::host::{Host, HostError};
 use crate::shell::production::{Continued, Launch, NotStarted};
@@ -50,8 +48,8 @@ impl Host {
     pub(super) async fn send(self: &Rc<Self>, caller: &Caller, request: &Request, query: &str) -> Answer {
         let limit = self.config.settings.max_request_bytes;
         let bytes = body(request, limit).await.map_err(|error| unread(&error, limit))?;
-        let parsed = ChatBody::parse(&bytes)
-            .map_err(|refusal| answer::explained(refusal.code(), &refusal.to_string(), Map::new()))?;
+        let parsed =
+            ChatBody::parse(&bytes).map_err(|refusal| Refusal::Rejected(refusal.code(), refusal.to_string()))?;
         let key = request_key(request)?;
         asks(request)?;
         let kind = classify(&parsed);
@@ -98,7 +96,7 @@ impl Host {
             Waits::Replaces(waiting) => return self.queue_send(caller, entry, message, keyed, Some(waiting)),
             Waits::Conflict(run) => {
                 let code = Code::StateRequestKeyConflict;
-                return Err(answer::explained(code, code.message(), facts(json!({ "runId": run }))));
+                return Err(Refusal::Told(code, facts(json!({ "runId": run }))));
             }
         }
         let mut broken = None;
@@ -110,7 +108,7 @@ impl Host {
             })
         });
         if let Some(error) = broken {
-            return Err(unreadable(&error));
+            return Err(error.into());
         }
         let standing = match &entry.list {
             Some(list) => standing.as_listed(list, &known, self.settled(places.len())?),
@@ -121,7 +119,7 @@ impl Host {
             Standing::Repeat => return self.attach(caller, entry.request).await,
             Standing::Taken => {
                 let words = "the message's id is that of a stored reply; give it one of its own";
-                return Err(answer::explained(Code::ValidationError, words, Map::new()));
+                return Err(Refusal::Invalid(words.to_owned()));
             }
             Standing::New => match self.meets(&entry, &places)? {
                 // A run that is running refuses it where it starts.
@@ -145,10 +143,10 @@ impl Host {
     }
 
     /// How many of `count` stored messages a running run does not still write.
-    fn settled(&self, count: usize) -> Result<usize, Response> {
+    fn settled(&self, count: usize) -> Result<usize, Refusal> {
         let running =
             self.session(|session| session.run().filter(|run| run.status.is_busy()).map(|run| run.message_index));
-        let running = running.map_err(|error| unreadable(&error))?;
+        let running = running?;
         Ok(running.and_then(|index| usize::try_from(index).ok()).map_or(count, |index| index.min(count)))
     }
 
@@ -161,24 +159,24 @@ impl Host {
         });
         match known {
             Ok(run) => Some(self.of_key(request, &run?, keyed)),
-            Err(error) => Some(Err(unreadable(&error))),
+            Err(error) => Some(Err(error.into())),
         }
     }
 
     fn of_key(self: &Rc<Self>, request: &Request, run: &RunRow, keyed: &Keyed) -> Answer {
-        let refuse = |code: Code| Err(answer::explained(code, code.message(), facts(json!({ "runId": run.id }))));
+        let refuse = |code: Code| Err(Refusal::Told(code, facts(json!({ "runId": run.id }))));
         if run.input_hash.as_deref() != Some(keyed.input_hash.as_str()) {
             return refuse(Code::StateRequestKeyConflict);
         }
         let is_latest = self.session(|session| session.run().is_some_and(|last| last.id == run.id));
-        if !run.status.is_live() && !is_latest.map_err(|error| unreadable(&error))? {
+        if !run.status.is_live() && !is_latest? {
             return refuse(Code::StateRequestAlreadyCompleted);
         }
         self.whole_run(request, run)
     }
 
     /// A new turn. What a suspended run still waited for is given up.
-    fn plan_send(&self, input: Input) -> Result<Plan, Response> {
+    fn plan_send(&self, input: Input) -> Result<Plan, Refusal> {
         Ok(match self.given_up_by_send()? {
             None => Plan::of(RunEntry::Send { input, abandoned: None }),
             Some((message, abandoned)) => {
@@ -188,16 +186,16 @@ impl Host {
     }
 
     /// What becomes of a run that waits for answers of clients, when a message takes its place.
-    pub(super) fn given_up_by_send(&self) -> Result<Option<GivenUp>, Response> {
+    pub(super) fn given_up_by_send(&self) -> Result<Option<GivenUp>, Refusal> {
         let suspended =
             self.session(|session| session.run().filter(|run| run.status == RunStatus::SuspendedClientTool).cloned());
-        let suspended = suspended.map_err(|error| unreadable(&error))?;
+        let suspended = suspended?;
         suspended.map(|run| self.given_up(&run)).transpose()
     }
 
     /// What becomes of a live run whose place another one takes, and what is told of its calls that wait: their tools and failures.
-    pub(super) fn given_up(&self, run: &RunRow) -> Result<GivenUp, Response> {
-        let Some(message) = self.message_of(run).map_err(|error| unreadable(&error))? else {
+    pub(super) fn given_up(&self, run: &RunRow) -> Result<GivenUp, Refusal> {
+        let Some(message) = self.message_of(run)? else {
             return Ok((Abandoned::default(), Vec::new()));
         };
         let failure = |id: &str| Chunk::new("tool-output-error").with("toolCallId", id).with("errorText", ABANDONED);
@@ -222,13 +220,13 @@ impl Host {
         let known: Vec<Place<'_>> = places.iter().map(place_of).collect();
         let id = last_user.and_then(|message| message.get("id")).and_then(Value::as_str);
         let Some(keep) = regenerate_keeps(named, id, &known) else {
-            return Err(not_resumable("There is no message to answer; send one", "nothing_to_answer"));
+            return Err(Refusal::NotResumable("There is no message to answer; send one", "nothing_to_answer"));
         };
         let at = keep.saturating_sub(1);
         let kept = places.get(at).is_some_and(|place| Some(place.id.as_str()) == id);
         let entry_of_run = match last_user.filter(|_| kept) {
             // Some apps edit so: they change the message that they hold, and ask for its reply again.
-            Some(message) if !self.says_the_same(at, message).map_err(|error| unreadable(&error))? => {
+            Some(message) if !self.says_the_same(at, message)? => {
                 let input = Input { id: MessageId::new(id.unwrap_or_default()), json: message.to_string() };
                 let keep = u32::try_from(at).unwrap_or(u32::MAX);
                 RunEntry::Rewind { keep, input: Some(input), cause: RewindCause::Rollback }
@@ -247,31 +245,29 @@ impl Host {
         let owned = plan.continued.as_ref().map(|continued| continued.message.clone());
         let run = self.start(caller, entry, plan)?;
         // The run is committed: whatever happens now, the client must not send again what would be stored twice.
-        self.settled_writes().await.map_err(|error| committed(unreadable(&error)))?;
+        self.settled_writes().await.map_err(committed)?;
         self.not_displaced(request, &run).map_err(committed)?;
         self.first_response(request, &run, owned.as_ref()).map_err(committed)
     }
 
     /// A response that has not begun yet can still say that its run lost its place; later its body can only break.
-    fn not_displaced(&self, request: &Request, run: &RunRow) -> Result<(), Response> {
+    fn not_displaced(&self, request: &Request, run: &RunRow) -> Result<(), Refusal> {
         let next = self.session(|session| session.displaced_by(run).map(|next| next.id.clone()));
-        let Some(next) = next.map_err(|error| unreadable(&error))?.filter(|_| !is_aware(request)) else {
+        let Some(next) = next?.filter(|_| !is_aware(request)) else {
             return Ok(());
         };
-        let row = self.storage.run(&run.id).map_err(|error| unreadable(&error.into()))?;
+        let row = self.storage.run(&run.id)?;
         if row.is_none_or(|row| row.status != RunStatus::Superseded) {
             return Ok(());
         }
         let code = Code::StateRunSuperseded;
-        Err(answer::explained(code, code.message(), facts(json!({ "runId": run.id, "supersededBy": next }))))
+        Err(Refusal::Told(code, facts(json!({ "runId": run.id, "supersededBy": next }))))
     }
 
     /// Starts what was planned.
-    pub(super) fn start(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, plan: Plan) -> Result<RunRow, Response> {
+    pub(super) fn start(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, plan: Plan) -> Result<RunRow, Refusal> {
         if plan.instead.is_none() {
-            self.session(|session| session.may_start(caller, &plan.entry))
-                .map_err(|error| unreadable(&error))?
-                .map_err(|refused| self.refused(&refused))?;
+            self.session(|session| session.may_start(caller, &plan.entry))?.map_err(Refusal::from)?;
         }
         let held = self.config.settings.test_seams && header(entry.request, "x-test-hold").is_some();
         let Entered { name, forwarded, outside } = self.enter(entry)?;
@@ -295,33 +291,18 @@ impl Host {
         self.start_run(caller, launch).map_err(|error| self.not_started(error))
     }
 
-    pub(super) fn not_started(&self, error: NotStarted) -> Response {
+    pub(super) fn not_started(&self, error: NotStarted) -> Refusal {
         match error {
-            NotStarted::Refused(refused) => self.refused(&refused),
-            NotStarted::Host(error) => answer::internal(&error),
-        }
-    }
-
-    pub(super) fn refused(&self, refused: &StartRefused) -> Response {
-        let code = refused.code();
-        match refused {
-            StartRefused::AlreadyRunning(run) => {
-                let attach = format!("/api/chat/{}/stream", percent_encode(&self.name));
-                answer::explained(code, code.message(), facts(json!({ "runId": run, "attach": attach })))
-            }
-            StartRefused::Conflict => {
-                answer::explained(code, code.message(), facts(json!({ "cause": "entry_status_changed" })))
-            }
-            StartRefused::IdTaken(_) => answer::explained(code, &refused.to_string(), Map::new()),
-            StartRefused::NotFound(_) | StartRefused::Full(_) => answer::error(code),
+            NotStarted::Refused(refused) => refused.into(),
+            NotStarted::Host(error) => failed(error),
         }
     }
 
     /// Ids and roles of the stored conversation; none when there is no session, or it is not the caller's.
-    pub(super) fn places(&self, caller: &Caller) -> Result<Vec<MessagePlace>, Response> {
+    pub(super) fn places(&self, caller: &Caller) -> Result<Vec<MessagePlace>, Refusal> {
         let count = self.session(|session| session.authorise(caller).map_or(0, |_| session.message_count()));
-        let count = count.map_err(|error| unreadable(&error))?;
-        self.storage.places(count).map_err(|error| unreadable(&error.into()))
+        let count = count?;
+        self.storage.places(count).map_err(Refusal::from)
     }
 
     fn says_the_same(&self, at: usize, message: &Value) -> Result<bool, HostError> {
@@ -350,9 +331,9 @@ fn place_of(place: &MessagePlace) -> Place<'_> {
 }
 
 /// The client's idempotency key (`spec/helix.md` 5.8).
-fn request_key(request: &Request) -> Result<Option<RequestKey>, Response> {
+fn request_key(request: &Request) -> Result<Option<RequestKey>, Refusal> {
     header(request, "x-helix-request-key")
         .map(|text| RequestKey::parse(&text))
         .transpose()
-        .map_err(|invalid| answer::explained(Code::ValidationError, &invalid.to_string(), Map::new()))
+        .map_err(|invalid| Refusal::Invalid(invalid.to_string()))
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use web_sys::Request;
 use worker::Response;
 
-use super::refusals::{stream_absent, unopened, unreadable};
+use super::refusals::{Refusal, unopened};
 use super::{Answer, cursor_of};
 use crate::core::caller::Caller;
 use crate::core::counters::add;
@@ -37,21 +37,21 @@ impl Host {
                 .map(|_| place)
                 .or_else(|refused| if absent && begins { Ok(place) } else { Err(refused) })
         });
-        let (head, floor) = place.map_err(|error| unreadable(&error))?.map_err(|_| stream_absent())?;
+        let (head, floor) = place?.map_err(|_| Refusal::StreamAbsent)?;
         if let Some(run) = run
-            && self.storage.run(&RunId::new(run)).map_err(|error| unreadable(&error.into()))?.is_none()
+            && self.storage.run(&RunId::new(run))?.is_none()
         {
             // The cursor is one of another log, whose session had the same id.
             return Ok(self.truncated(floor));
         }
         if asked > head {
-            return Err(self.beyond(head));
+            return Err(Refusal::Beyond(head));
         }
         let reader = self.session(|session| {
             let reader = Reader::open(Scope::Stream, asked, session.view());
             if waits { reader.waiting_for_live(session.view()) } else { reader }
         });
-        let reader = reader.map_err(|error| unreadable(&error))?;
+        let reader = reader?;
         let opening = Opening {
             dialect: Dialect::Wire,
             reader,
@@ -63,7 +63,7 @@ impl Host {
             holds_lead: false,
         };
         let stream = self.open_reader(request.signal().into(), opening);
-        Ok(answer::events(stream.map_err(|error| unopened(&error))?, false))
+        Ok(answer::events(stream.map_err(unopened)?, false))
     }
 
     /// A response that says only that what the cursor asks for is gone.
