@@ -67,6 +67,8 @@ pub struct SessionEngine {
     passed: Passed,
     /// Whether a producer lives in this object.
     pub producing: bool,
+    /// Whether a call beside the engine is in the middle of something: all that it writes is confirmed together, in the turn that follows.
+    pub unfinished: bool,
     /// What this object has done since it was loaded.
     pub counters: Counters,
 }
@@ -97,6 +99,7 @@ impl SessionEngine {
             alarms: 0,
             passed: Passed::default(),
             producing: false,
+            unfinished: false,
             counters: Counters::default(),
         }
     }
@@ -126,11 +129,15 @@ impl SessionEngine {
     /// # Errors
     /// [`StorageError`]: the rows could not be read.
     pub fn session(&mut self, now: UnixMillis, storage: &Rows) -> Result<&mut Session, StorageError> {
-        let session = match self.image.take() {
-            Some(session) => session,
-            None => self.load(now, storage)?,
-        };
-        Ok(self.image.insert(session))
+        if self.image.is_none() {
+            self.image = Some(self.load(now, storage)?);
+        }
+        self.loaded().ok_or(StorageError::Short("the session was not read"))
+    }
+
+    /// The session, if it was read.
+    pub fn loaded(&mut self) -> Option<&mut Session> {
+        self.image.as_mut()
     }
 
     // Apart from its callers, of which the bundle would otherwise hold one copy each.
@@ -311,7 +318,9 @@ impl Engine for SessionEngine {
 
     fn turn_over(&mut self, turn: &mut SessionTurn<'_>) {
         self.arm_next(turn);
-        self.sync(turn);
+        if !self.unfinished {
+            self.sync(turn);
+        }
     }
 
     fn throw_away(&mut self) {

@@ -55,7 +55,11 @@ impl Object {
         deed: impl FnOnce(&mut SessionEngine, &mut super::engine::SessionTurn<'_>) -> T,
     ) -> (T, Vec<Action>) {
         let surroundings = Surroundings { now: self.now, storage: &self.storage as &Rows, entropy: &mut Words(0) };
-        self.cycle.turn_with(&mut self.engine, surroundings, deed)
+        let (mut done, mut deed) = (None, Some(deed));
+        let actions = self.cycle.turn_with(&mut self.engine, surroundings, &mut |engine, turn| {
+            done = deed.take().map(|deed| deed(engine, turn));
+        });
+        (done.unwrap(), actions)
     }
 
     fn tell(&mut self, event: Event<SessionCall>) -> Vec<Action> {
@@ -187,4 +191,23 @@ fn an_alarm_is_set_again_only_for_an_earlier_moment() {
     object.tell(Event::NotArmed("no".into()));
     assert_eq!(armed(&object.turn(|engine, turn| engine.arm(at(50_000), turn)).1), Some(at(50_000)));
     assert_eq!(object.engine.counted(&object.storage).rows_written, 4, "each alarm is billed");
+}
+
+#[test]
+fn what_one_call_writes_is_confirmed_together() {
+    let mut object = Object::new();
+    object.engine.unfinished = true;
+    let (_, actions) = object.start();
+    assert!(armed(&actions).is_some(), "the alarm belongs to the write");
+    assert_eq!(synced(&actions), None);
+    let fence = object.engine.session(NOW, &object.storage).unwrap().run().unwrap().fence();
+    object.turn(|engine, turn| {
+        let effects = engine.session(turn.now, turn.storage).unwrap().begin_attempt(&fence).unwrap();
+        engine.persist(&effects, turn).unwrap();
+    });
+    object.engine.unfinished = false;
+    let ticket = synced(&object.turn(|_, _| ()).1).unwrap();
+    assert_eq!(object.engine.unconfirmed(), Some(ticket));
+    object.tell(Event::Durable(ticket));
+    assert_eq!(object.engine.unconfirmed(), None);
 }

@@ -2,7 +2,7 @@
 //!
 //! Shared state is borrowed with `try_borrow` only, and never across an `await` or a call into JavaScript.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::rc::{Rc, Weak};
@@ -124,12 +124,17 @@ impl Host {
 
     /// Runs one command against the session, loaded from its rows if need be. `command` must not call into JavaScript.
     pub fn session<T>(&self, command: impl FnOnce(&mut Session) -> T) -> Result<T, HostError> {
+        self.read()?.loaded().map(command).ok_or(HostError::Busy)
+    }
+
+    // Apart from its callers, of which the bundle would otherwise hold one copy each.
+    #[inline(never)]
+    fn read(&self) -> Result<RefMut<'_, SessionEngine>, HostError> {
         let (now, producing) = (now(), self.is_producing());
-        let done = self.heart.look(|engine, storage| {
-            engine.producing = producing;
-            engine.session(now, storage).map(command)
-        });
-        Ok(done??)
+        let mut engine = self.heart.engine()?;
+        engine.producing = producing;
+        engine.session(now, &*self.storage)?;
+        Ok(engine)
     }
 
     fn is_producing(&self) -> bool {
@@ -270,9 +275,10 @@ impl Host {
 struct Calls(Weak<Host>);
 
 impl Beside<SessionEngine> for Calls {
-    fn before(&self, engine: &mut SessionEngine) {
+    fn before(&self, engine: &mut SessionEngine, at_once: bool) {
         if let Some(host) = self.0.upgrade() {
             engine.producing = host.is_producing();
+            engine.unfinished = !at_once;
         }
     }
 

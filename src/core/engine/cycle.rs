@@ -100,16 +100,16 @@ impl<C> Cycle<C> {
         engine: &mut E,
         surroundings: Surroundings<'_, E::Storage>,
     ) -> Vec<Action> {
-        self.turn_with(engine, surroundings, |_, _| ()).1
+        self.turn_with(engine, surroundings, &mut |_, _| ())
     }
 
     /// One turn with a deed of the driver's own behind the events: for what is not an event.
-    pub fn turn_with<E: Engine<Call = C>, T>(
+    pub fn turn_with<E: Engine<Call = C>>(
         &mut self,
         engine: &mut E,
         surroundings: Surroundings<'_, E::Storage>,
-        deed: impl FnOnce(&mut E, &mut Turn<'_, E::Storage>) -> T,
-    ) -> (T, Vec<Action>) {
+        deed: &mut dyn FnMut(&mut E, &mut Turn<'_, E::Storage>),
+    ) -> Vec<Action> {
         let Surroundings { now, storage, entropy } = surroundings;
         while let Some(event) = self.events.pop_front() {
             if self.hears(&event) {
@@ -119,10 +119,10 @@ impl<C> Cycle<C> {
             }
         }
         let mut turn = Turn::new(now, storage, &mut *entropy);
-        let done = deed(engine, &mut turn);
+        deed(engine, &mut turn);
         engine.turn_over(&mut turn);
         self.keep(turn);
-        (done, self.close())
+        self.close()
     }
 
     /// Takes note of an event; `false` when it is of a request that is over.

@@ -8,7 +8,7 @@
 mod act;
 mod exchange;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -31,8 +31,8 @@ pub use exchange::response;
 
 /// What stands beside an engine and is told of its turns: the calls that are not its own yet.
 pub trait Beside<E> {
-    /// A turn is about to begin.
-    fn before(&self, engine: &mut E);
+    /// A turn is about to begin. `at_once`: nobody is up the stack.
+    fn before(&self, engine: &mut E, at_once: bool);
     /// A turn is over and its actions are under way. `at_once`: nobody is up the stack.
     fn after(&self, heart: &Rc<Heart<E>>, at_once: bool)
     where
@@ -83,13 +83,20 @@ impl<E: Engine + 'static> Heart<E> {
         self.beside.try_borrow().ok().and_then(|slot| slot.clone())
     }
 
+    /// The engine between turns. Whoever holds it must not call into JavaScript, storage apart.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn engine(&self) -> Result<RefMut<'_, E>, Busy> {
+        self.engine.try_borrow_mut().map_err(|_| Busy)
+    }
+
     /// Looks at the engine between turns. `look` must not call into JavaScript, storage apart.
     ///
     /// # Errors
     /// [`Busy`].
     pub fn look<T>(&self, look: impl FnOnce(&mut E, &E::Storage) -> T) -> Result<T, Busy> {
-        let mut engine = self.engine.try_borrow_mut().map_err(|_| Busy)?;
-        Ok(look(&mut engine, &self.storage))
+        Ok(look(&mut *self.engine()?, &self.storage))
     }
 
     /// Something happened. A turn follows, once everything that is ready has been told.
@@ -107,7 +114,7 @@ impl<E: Engine + 'static> Heart<E> {
 
     /// What was told is heard now. Not from within a turn.
     fn turn_at_once(self: &Rc<Self>) {
-        match catch_unwind(AssertUnwindSafe(|| self.make_turn(|_, _| (), true))) {
+        match catch_unwind(AssertUnwindSafe(|| self.make_turn(&mut |_, _| (), true))) {
             Ok(Ok(())) => {}
             Ok(Err(Busy)) => self.soon(),
             Err(_) => self.panicked(),
@@ -131,20 +138,24 @@ impl<E: Engine + 'static> Heart<E> {
     /// # Errors
     /// [`Busy`].
     pub fn turn<T>(self: &Rc<Self>, deed: impl FnOnce(&mut E, &mut Turn<'_, E::Storage>) -> T) -> Result<T, Busy> {
-        self.make_turn(deed, false)
+        let (mut done, mut deed) = (None, Some(deed));
+        self.make_turn(&mut |engine, turn| done = deed.take().map(|deed| deed(engine, turn)), false)?;
+        // What the caller writes until it gives way is confirmed together.
+        self.soon();
+        done.ok_or(Busy)
     }
 
-    fn make_turn<T>(
+    fn make_turn(
         self: &Rc<Self>,
-        deed: impl FnOnce(&mut E, &mut Turn<'_, E::Storage>) -> T,
+        deed: &mut dyn FnMut(&mut E, &mut Turn<'_, E::Storage>),
         at_once: bool,
-    ) -> Result<T, Busy> {
+    ) -> Result<(), Busy> {
         let beside = self.beside();
-        let (done, actions) = {
+        let actions = {
             let mut engine = self.engine.try_borrow_mut().map_err(|_| Busy)?;
             let mut cycle = self.cycle.try_borrow_mut().map_err(|_| Busy)?;
             if let Some(beside) = &beside {
-                beside.before(&mut engine);
+                beside.before(&mut engine, at_once);
             }
             let surroundings = Surroundings { now: now(), storage: &*self.storage, entropy: &mut Random };
             cycle.turn_with(&mut *engine, surroundings, deed)
@@ -153,7 +164,7 @@ impl<E: Engine + 'static> Heart<E> {
         if let Some(beside) = beside {
             beside.after(self, at_once);
         }
-        Ok(done)
+        Ok(())
     }
 
     /// A turn has panicked: its image is thrown away, and a turn follows in which the engine goes on from its rows.
