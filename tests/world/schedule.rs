@@ -6,8 +6,11 @@ use rejoin::core::time::UnixMillis;
 
 use crate::disk::Mishap;
 use crate::network::Line;
-use crate::subject::{Subject, Verdict};
+use crate::subject::{Subject, Verdict, Violation};
 use crate::world::World;
+
+/// How often something else is tried until something happens.
+const TRIES: u32 = 6;
 
 /// More steps than any calm takes: what needs them never ends.
 const CALM_STEPS: u64 = 20_000;
@@ -20,50 +23,53 @@ impl<S: Subject> World<S> {
     pub fn run(&mut self) -> Verdict {
         for _ in 0..60 + self.rng.below(180) {
             self.tally.steps += 1;
-            self.step()?;
+            // What cannot happen at this moment is no step.
+            for _ in 0..TRIES {
+                if self.step()? {
+                    break;
+                }
+            }
         }
         self.calm_down()
     }
 
-    fn step(&mut self) -> Verdict {
+    /// Something at random; `false` when it could not happen.
+    fn step(&mut self) -> Result<bool, Violation> {
         if self.cycle.has_news() && !self.rng.one_in(3) {
-            return self.turn();
+            return self.turn().map(|()| true);
         }
-        match self.rng.below(100) {
-            0..8 => self.time_passes(),
-            8..14 => self.alarm_may_ring(),
-            14..20 => self.timer_may_fire(),
-            20..32 => {
-                let fails = self.rng.one_in(25);
-                self.sync_ends(fails);
+        Ok(match self.rng.below(100) {
+            0..6 => self.time_passes(),
+            6..11 => self.alarm_may_ring(),
+            11..15 => self.timer_may_fire(),
+            15..27 => {
+                let fails = self.fails_once_in(15);
+                self.sync_ends(fails)
             }
-            32..35 => {
-                let mishap =
-                    self.rng.pick(&[Mishap::Before, Mishap::After, Mishap::After, Mishap::Read, Mishap::Panic]);
-                self.trace.note(self.now, || format!("the disk plans {mishap:?}"));
-                self.disk.plan(mishap);
+            27..30 => self.fails_once_in(1) && self.disk_will_fail(),
+            30 => self.fails_once_in(2) && self.crash(),
+            31..34 => self.left_may_be_told(),
+            34..42 => {
+                let breaks = self.fails_once_in(15);
+                self.call_goes_on(breaks)
             }
-            35 if self.rng.one_in(2) => self.crash(),
-            36..40 => self.left_may_be_told(),
-            40..46 => {
-                let breaks = self.rng.one_in(10);
-                self.call_goes_on(breaks);
-            }
-            46..54 => {
+            42..50 => {
                 let wanted = self.lines_that(Line::is_wanted);
-                if let Some(exchange) = self.rng.pick(&wanted) {
-                    let breaks = self.rng.one_in(40);
-                    self.upload(exchange, breaks);
-                }
+                let breaks = self.fails_once_in(30);
+                self.rng.pick(&wanted).is_some_and(|exchange| self.upload(exchange, breaks))
             }
-            54..57 => return self.network_fails(),
-            57..72 => {
+            50..52 => return self.network_fails(),
+            52..72 => {
                 let place = self.rng.below(self.clients.len());
-                self.client_acts(place);
+                self.client_acts(place)
             }
-            _ => return self.something_arrives().map(|_| ()),
-        }
-        Ok(())
+            _ => {
+                let arrived = self.something_arrives()?;
+                // Most of what is on the way arrives together.
+                while arrived && !self.rng.one_in(3) && self.something_arrives()? {}
+                arrived
+            }
+        })
     }
 
     /// Nothing fails any more: everybody must come to an end, within bounds.
@@ -89,7 +95,7 @@ impl<S: Subject> World<S> {
     }
 
     /// One thing that can happen without time passing, if there is one.
-    fn goes_on(&mut self) -> Result<bool, String> {
+    fn goes_on(&mut self) -> Result<bool, Violation> {
         if self.cycle.has_news() {
             self.turn()?;
         } else if self.sync.is_some() && self.rng.one_in(2) {
@@ -121,7 +127,14 @@ impl<S: Subject> World<S> {
         due.is_some()
     }
 
-    fn time_passes(&mut self) {
+    fn disk_will_fail(&mut self) -> bool {
+        let mishap = self.rng.pick(&[Mishap::Before, Mishap::After, Mishap::After, Mishap::Read, Mishap::Panic]);
+        self.trace.note(self.now, || format!("the disk plans {mishap:?}"));
+        self.disk.plan(mishap);
+        false
+    }
+
+    fn time_passes(&mut self) -> bool {
         let (now, rng) = (self.now.get(), &mut self.rng);
         let later = match rng.below(40) {
             0 => now + rng.below(20_000) as u64,
@@ -130,30 +143,34 @@ impl<S: Subject> World<S> {
             _ => now + rng.below(300) as u64,
         };
         self.now = UnixMillis::new(later);
+        true
     }
 
-    fn alarm_may_ring(&mut self) {
-        if self.alarm().is_some_and(|at| at <= self.now) {
+    fn alarm_may_ring(&mut self) -> bool {
+        let rings = self.alarm().is_some_and(|at| at <= self.now);
+        if rings {
             self.ring();
             // It comes at least once.
             if self.rng.one_in(8) {
                 self.tell(Event::Rang);
             }
         }
+        rings
     }
 
-    fn timer_may_fire(&mut self) {
-        if self.timer.is_some_and(|at| at <= self.now) {
-            self.timer = None;
+    fn timer_may_fire(&mut self) -> bool {
+        let fired = self.timer.take_if(|at| *at <= self.now).is_some();
+        if fired {
             self.tell(Event::Timer);
         }
+        fired
     }
 
-    fn left_may_be_told(&mut self) {
+    fn left_may_be_told(&mut self) -> bool {
         let due: Vec<usize> = (0..self.leaving.len()).filter(|place| self.leaving[*place].0 <= self.now).collect();
-        if let Some(place) = self.rng.pick(&due) {
-            self.tell_left(place);
-        }
+        let place = self.rng.pick(&due);
+        place.into_iter().for_each(|place| self.tell_left(place));
+        place.is_some()
     }
 
     fn call_goes_on(&mut self, breaks: bool) -> bool {
@@ -168,7 +185,7 @@ impl<S: Subject> World<S> {
         wanted.into_iter().any(|exchange| self.upload(exchange, false))
     }
 
-    fn something_arrives(&mut self) -> Result<bool, String> {
+    fn something_arrives(&mut self) -> Result<bool, Violation> {
         let now = self.now;
         let ready = self.lines_that(|line| line.can_deliver(now));
         let Some(exchange) = self.rng.pick(&ready) else { return Ok(false) };
@@ -176,16 +193,16 @@ impl<S: Subject> World<S> {
         Ok(true)
     }
 
-    fn network_fails(&mut self) -> Verdict {
+    fn network_fails(&mut self) -> Result<bool, Violation> {
         let heard = self.lines_that(|line| line.is_heard);
-        let Some(exchange) = self.rng.pick(&heard) else { return Ok(()) };
-        if self.rng.one_in(2) {
-            return self.cut(exchange);
+        let Some(exchange) = self.rng.pick(&heard) else { return Ok(false) };
+        if self.fails_once_in(2) {
+            return self.cut(exchange).map(|()| true);
         }
         let until = UnixMillis::new(self.now.get() + self.rng.below(2_000) as u64);
         self.trace.note(self.now, || format!("  #{} stalls", exchange.get()));
         self.lines.get_mut(&exchange).into_iter().for_each(|line| line.stalled = until);
-        Ok(())
+        Ok(true)
     }
 
     fn lines_that(&self, is_so: impl Fn(&Line) -> bool) -> Vec<Exchange> {

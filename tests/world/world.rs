@@ -42,6 +42,8 @@ pub struct World<S: Subject> {
     entropy: Rng,
     pub(crate) now: UnixMillis,
     pub(crate) is_calm: bool,
+    /// How seldom this schedule's machine and network fail.
+    weather: usize,
     pub(crate) engine: S::Engine,
     pub(crate) cycle: Cycle<S::Call>,
     pub(crate) disk: Box<dyn Disk<S::Storage>>,
@@ -74,6 +76,7 @@ impl<S: Subject> World<S> {
             entropy: rng.fork(),
             now: UnixMillis::new(1_000_000),
             is_calm: false,
+            weather: rng.pick(&[1, 2, 8]).unwrap_or(1),
             engine: subject.engine(),
             cycle: Cycle::default(),
             disk: subject.disk(is_native),
@@ -93,6 +96,12 @@ impl<S: Subject> World<S> {
             subject: subject.clone(),
             rng,
         }
+    }
+
+    /// Whether something fails that could: once in `n` times, in the worst weather.
+    pub(crate) fn fails_once_in(&mut self, n: usize) -> bool {
+        let n = n * self.weather;
+        !self.is_calm && self.rng.one_in(n)
     }
 
     /// When the alarm rings.
@@ -138,7 +147,7 @@ impl<S: Subject> World<S> {
         self.commit(unit);
         self.check_turn()?;
         // The machine may die behind any of them; what the platform has committed is committed.
-        let dies = (!self.is_calm && self.rng.one_in(120)).then(|| self.rng.below(actions.len() + 1));
+        let dies = self.fails_once_in(120).then(|| self.rng.below(actions.len() + 1));
         let mut overfull = Vec::new();
         for (place, action) in actions.into_iter().enumerate() {
             if dies == Some(place) {
@@ -170,7 +179,7 @@ impl<S: Subject> World<S> {
     fn arm(&mut self, actions: &mut Vec<Action>, unit: &mut Unit) {
         for at in actions.extract_if(.., |action| matches!(action, Action::Arm(_))) {
             let Action::Arm(at) = at else { continue };
-            if !self.is_calm && self.rng.one_in(40) {
+            if self.fails_once_in(40) {
                 self.tell(Event::NotArmed("planned".into()));
             } else {
                 unit.alarm = Some(at);
@@ -192,7 +201,7 @@ impl<S: Subject> World<S> {
                 }
             }
             Action::Erase => {
-                if !self.is_calm && self.rng.one_in(10) {
+                if self.fails_once_in(10) {
                     self.tell(Event::NotErased("planned".into()));
                 } else {
                     self.disk.erase();
@@ -270,7 +279,7 @@ impl<S: Subject> World<S> {
     }
 
     /// The machine dies. What is durable survives, and of the rest as much as it happens.
-    pub(crate) fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) -> bool {
         self.tally.crashes += 1;
         let outcomes = self.units.outcomes();
         let outcome = self.rng.below(outcomes);
@@ -286,11 +295,12 @@ impl<S: Subject> World<S> {
         let Self { lines, rng, .. } = self;
         lines.retain(|_, line| line.is_heard);
         lines.values_mut().for_each(|line| line.object_died(rng));
+        true
     }
 
-    /// The `sync` in flight comes to its end.
-    pub(crate) fn sync_ends(&mut self, fails: bool) {
-        let Some((ticket, place)) = self.sync.take() else { return };
+    /// The `sync` in flight comes to its end; `false` when there is none.
+    pub(crate) fn sync_ends(&mut self, fails: bool) -> bool {
+        let Some((ticket, place)) = self.sync.take() else { return false };
         if fails {
             self.tally.unconfirmed += 1;
             self.tell(Event::NotDurable("planned".into()));
@@ -298,6 +308,7 @@ impl<S: Subject> World<S> {
             self.units.confirm(place);
             self.tell(Event::Durable(ticket));
         }
+        true
     }
 
     /// A client has its turn. `false` when it did nothing.

@@ -110,9 +110,9 @@ impl Producer {
                 return self.is_stored(body["expected"].as_u64().unwrap_or_default(), desk);
             }
             // Somebody else's turn, or somebody else has taken this one's.
-            (Deed::Open, Some(409)) if body["code"] == "state_already_running" => {}
-            (_, Some(400..=499)) => self.next_run(),
-            (deed, status) => return Err(format!("{deed:?} was answered {status:?}")),
+            (Deed::Open, Some(_)) if body["code"] == "state_already_running" => {}
+            (_, Some(_)) if is_over(&body) => self.next_run(),
+            (deed, status) => return Err(format!("{deed:?} was answered {status:?}: {body}")),
         }
         Ok(())
     }
@@ -129,6 +129,12 @@ impl Producer {
         self.acknowledged = through;
         Ok(())
     }
+}
+
+/// Whether its run is nobody's to write any more.
+fn is_over(refusal: &Value) -> bool {
+    let code = refusal["code"].as_str().unwrap_or_default();
+    ["state_run_superseded", "state_run_ended", "state_producer_fenced"].contains(&code)
 }
 
 impl Client<Session> for Producer {

@@ -98,6 +98,8 @@ pub struct StandIn {
     plant: Option<Plant>,
     engine: SessionEngine,
     readers: BTreeMap<Exchange, Open>,
+    /// Whether no alarm is known to be set. What a write asks for is the engine's own to set.
+    has_rung: bool,
 }
 
 type Now<'a, 'b> = &'a mut Turn<'b, Rows>;
@@ -105,7 +107,7 @@ type Now<'a, 'b> = &'a mut Turn<'b, Rows>;
 impl StandIn {
     /// Around an engine without memory.
     pub fn new(engine: SessionEngine, plant: Option<Plant>) -> Self {
-        Self { plant, engine, readers: BTreeMap::new() }
+        Self { plant, engine, readers: BTreeMap::new(), has_rung: true }
     }
 
     /// How many requests it holds something of.
@@ -142,8 +144,14 @@ impl Engine for StandIn {
             Event::Durable(ticket) => Event::Durable(ticket),
             Event::NotDurable(words) => Event::NotDurable(words),
             Event::Rang if self.plant == Some(Plant::ForgetArm) => return,
-            Event::Rang => Event::Rang,
-            Event::NotArmed(words) => Event::NotArmed(words),
+            Event::Rang => {
+                self.has_rung = true;
+                Event::Rang
+            }
+            Event::NotArmed(words) => {
+                self.has_rung = true;
+                Event::NotArmed(words)
+            }
             Event::Timer => Event::Timer,
             Event::Body { .. } | Event::Fetched { .. } | Event::Erased | Event::NotErased(_) => return,
         };
@@ -158,9 +166,12 @@ impl Engine for StandIn {
         let served = self.settle(turn).and_then(|()| self.serve(turn));
         let next = served.and_then(|()| Ok(self.engine.session(turn.now, turn.storage)?.alarm(turn.now)));
         match next {
-            Ok(Some(at)) => self.engine.arm(at, turn),
-            Ok(None) => {}
-            Err(_) => self.engine.arm(turn.now.after(RETRY), turn),
+            Ok(Some(at)) if std::mem::take(&mut self.has_rung) => self.engine.arm(at, turn),
+            Ok(_) => {}
+            Err(_) => {
+                self.has_rung = true;
+                self.engine.arm(turn.now.after(RETRY), turn);
+            }
         }
         self.engine.turn_over(turn);
     }
@@ -240,6 +251,7 @@ impl StandIn {
         if !session.hears(fence) {
             self.settle(turn)?;
         }
+        self.learn_size(turn)?;
         let session = self.engine.session(turn.now, turn.storage)?;
         let taken = session.taken(fence, number)?;
         let chunk = |text: &String| Chunk::new("text-delta").with("delta", text.as_str());
@@ -255,12 +267,25 @@ impl StandIn {
 
     fn end(&mut self, fence: &Fence, number: u64, turn: Now<'_, '_>) -> Result<Answer, Refused> {
         self.settle(turn)?;
+        self.learn_size(turn)?;
         let session = self.engine.session(turn.now, turn.storage)?;
         if !session.has_said(fence, number) {
             let effects = session.finish_pushed(turn.now, fence, Outcome::Completed, &[], (number, None))?;
             self.engine.persist(&effects, turn)?;
         }
         Ok(Answer::empty(200))
+    }
+
+    /// A log that was just loaded does not know its size, and takes nothing before it does.
+    fn learn_size(&mut self, turn: Now<'_, '_>) -> Result<(), StorageError> {
+        let session = self.engine.session(turn.now, turn.storage)?;
+        if session.log().size().is_none() {
+            let kept = turn.storage.kept(session.log().floor())?;
+            if let Some(effects) = session.retain(turn.now, &kept, 0) {
+                self.engine.persist(&effects, turn)?;
+            }
+        }
+        Ok(())
     }
 
     fn sse(&mut self, exchange: Exchange, from: u64, turn: Now<'_, '_>) -> Result<(), Refused> {

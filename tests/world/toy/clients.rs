@@ -76,13 +76,15 @@ pub struct Writer {
     entries: Vec<Vec<u8>>,
     acknowledged: u64,
     pending: Option<Pending>,
+    /// It has asked for the end, whose number is no entry's any more.
+    closes: bool,
     is_done: bool,
 }
 
 impl Writer {
     /// The writer of this number.
     pub fn new(id: u32) -> Self {
-        Self { id, entries: Vec::new(), acknowledged: 0, pending: None, is_done: false }
+        Self { id, entries: Vec::new(), acknowledged: 0, pending: None, closes: false, is_done: false }
     }
 
     /// What its entry of this number says: each of all writers is another.
@@ -98,7 +100,11 @@ impl Writer {
     fn asks(&mut self, desk: &mut Desk<'_, Toy>) -> Pending {
         let (writer, number) = (self.id, self.acknowledged);
         let (mut through, mut pieces, mut is_end) = (number + 1, None, false);
-        let exchange = if desk.rng.one_in(12) && !desk.is_calm {
+        self.closes |= self.id == 0 && number > 5 && desk.rng.one_in(8);
+        let exchange = if self.closes {
+            (through, is_end) = (number, true);
+            desk.ask(Call::Close { writer, number }, Body::Empty)
+        } else if desk.rng.one_in(12) && !desk.is_calm {
             // Too large to be taken.
             through = number;
             desk.ask(Call::Append { writer, number }, Body::Whole(vec![b'x'; LIMIT + 1]))
@@ -110,9 +116,6 @@ impl Writer {
             let piece = 1 + desk.rng.below(body.len());
             pieces = Some(body.chunks(piece).map(<[u8]>::to_vec).collect());
             desk.ask(Call::Lines { writer, number }, Body::Open)
-        } else if writer == 0 && number > 5 && desk.rng.one_in(8) {
-            (through, is_end) = (number, true);
-            desk.ask(Call::Close { writer, number }, Body::Empty)
         } else {
             let entry = self.entry(number, desk.rng);
             desk.ask(Call::Append { writer, number }, Body::Whole(entry))
