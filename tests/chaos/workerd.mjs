@@ -13,7 +13,7 @@ const WORKERD = createRequire(import.meta.url)('workerd').default
 const running = new Set()
 process.on('exit', () => running.forEach(killGroup))
 
-/** `vars`: configuration values; objects are written as JSON. The answer: `{origin, start(vars?), kill(), close()}`; `kill` is -9 for the process group. */
+/** `vars`: configuration values; objects are written as JSON. The answer: `{origin, state, start(vars?), kill(), close()}`; `state` is the folder of its storage, `kill` is -9 for the process group. */
 export async function workerd({ vars = {} } = {}) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'rejoin-chaos-'))
   const port = await freePort()
@@ -26,6 +26,7 @@ export async function workerd({ vars = {} } = {}) {
 
   const server = {
     origin: `http://127.0.0.1:${port}`,
+    state: path.join(folder, 'state'),
     /** What workerd has printed lately. */
     output: () => output,
     async start(changed = {}) {

@@ -4,12 +4,16 @@ import { closeSync, openSync, readFileSync, readdirSync, writeSync } from 'node:
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
+import { workerd } from '../chaos/workerd.mjs'
 import { assertChatBody } from './harness/assertions.mjs'
 import { gate, textScript } from './harness/fake-model.mjs'
 import { call } from './harness/session.mjs'
 import { stage } from './harness/stage.mjs'
 
-const set = stage({ vars: { TEST_SEAMS: '1' } })
+const set = stage({
+  vars: { TEST_SEAMS: '1', MAX_ATTEMPTS: 1, RECOVERY: 'fail' },
+  start: ({ vars, agents }) => workerd({ vars: { ...vars, AGENTS: agents } }),
+})
 
 test('an unreadable block under a dead run neither keeps it running nor the session from being deleted', async () => {
   const s = set.session()
@@ -57,7 +61,7 @@ for (const [table, load] of [['message', false], ['run', true], ['chunk_block', 
     const s = set.session()
     set.model.script(s.id, textScript(['fine ', 'until '.repeat(4000), 'now']))
     await s.ask(s.id)
-    await set.server.stop()
+    await set.server.kill()
     damage(set.server.state, s.id, table)
     await set.server.start()
 
@@ -71,7 +75,8 @@ for (const [table, load] of [['message', false], ['run', true], ['chunk_block', 
     const gone = await s.delete()
     assert.equal(gone.status, 200, gone.text)
     assert.deepEqual(await s.info(), { exists: false })
-    await set.server.restart()
+    await set.server.kill()
+    await set.server.start()
     assert.deepEqual(await s.info(), { exists: false })
     set.model.script(`new ${s.id}`, textScript(['new']))
     await assertChatBody(await s.ask(`new ${s.id}`))
