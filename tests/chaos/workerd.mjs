@@ -59,6 +59,9 @@ export async function workerd({ vars = {} } = {}) {
   return server.start()
 }
 
+/** For `stage({start})`, with what the launcher's servers are given in tests. */
+export const plainly = ({ vars, agents }) => workerd({ vars: { MAX_ATTEMPTS: 1, RECOVERY: 'fail', AGENTS: agents, ...vars } })
+
 function killGroup(child) {
   try {
     process.kill(-child.pid, 'SIGKILL')

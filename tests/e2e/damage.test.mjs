@@ -4,16 +4,13 @@ import { closeSync, openSync, readFileSync, readdirSync, writeSync } from 'node:
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
-import { workerd } from '../chaos/workerd.mjs'
+import { plainly } from '../chaos/workerd.mjs'
 import { assertChatBody } from './harness/assertions.mjs'
 import { gate, textScript } from './harness/fake-model.mjs'
 import { call } from './harness/session.mjs'
 import { stage } from './harness/stage.mjs'
 
-const set = stage({
-  vars: { TEST_SEAMS: '1', MAX_ATTEMPTS: 1, RECOVERY: 'fail' },
-  start: ({ vars, agents }) => workerd({ vars: { ...vars, AGENTS: agents } }),
-})
+const set = stage({ start: plainly })
 
 test('an unreadable block under a dead run neither keeps it running nor the session from being deleted', async () => {
   const s = set.session()

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import { workerd } from '../chaos/workerd.mjs'
+import { plainly } from '../chaos/workerd.mjs'
 import { assertChatBody, assertWireBody } from './harness/assertions.mjs'
 import { VERSIONS, textOf, validateMessages } from './harness/clients.mjs'
 import { gate, step, textScript } from './harness/fake-model.mjs'
@@ -12,7 +12,7 @@ import { eventually } from './harness/wait.mjs'
 // `MAX_ATTEMPTS` as it is by default. Plain workerd, as the kills are a second apart.
 const set = stage({
   vars: { RECOVERY: 'retry', MAX_ATTEMPTS: 3, HEARTBEAT_MS: 300, LEASE_MS: 6000, TEST_SEAMS: '1' },
-  start: ({ vars, agents }) => workerd({ vars: { ...vars, AGENTS: agents } }),
+  start: plainly,
 })
 const row = async (s) => (await s.seam('storage', { json: 'load' })).body.ok.run
 const WORDS = Array.from({ length: 50 }, (_, i) => `w${i} `)

@@ -1,6 +1,7 @@
 // A run whose object died in mid-reply is tried again from its last commit; one that may be asked once only, or too often, fails.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { plainly } from '../chaos/workerd.mjs'
 import { assertChatBody, assertWireBody } from './harness/assertions.mjs'
 import { textOf } from './harness/clients.mjs'
 import { gate, textScript } from './harness/fake-model.mjs'
@@ -26,7 +27,7 @@ async function killed(set, then, headers) {
 }
 
 describe('a run whose object died', () => {
-  const set = stage({ vars: { RECOVERY: 'retry', MAX_ATTEMPTS: 3, LEASE_MS: 5000 } })
+  const set = stage({ vars: { RECOVERY: 'retry', MAX_ATTEMPTS: 3, LEASE_MS: 5000 }, start: plainly })
 
   test('is asked again, and whoever comes sees the surviving reply once', async () => {
     const held = gate()

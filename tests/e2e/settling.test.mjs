@@ -1,6 +1,7 @@
 // A run whose object died is settled by its own deadline, though nobody asks; whoever asks first finds it failed, typed and retryable.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { plainly } from '../chaos/workerd.mjs'
 import { assertChatBody, assertWireBody } from './harness/assertions.mjs'
 import { VERSIONS, textOf, validateMessages } from './harness/clients.mjs'
 import { gate, textScript } from './harness/fake-model.mjs'
@@ -9,7 +10,7 @@ import { stage } from './harness/stage.mjs'
 const LEASE_MS = 2500
 const LIVE_WAIT_MS = 700
 // The seam shows when the run's row says that it ended.
-const set = stage({ vars: { LEASE_MS, LIVE_WAIT_MS, TEST_SEAMS: '1' } })
+const set = stage({ vars: { LEASE_MS, LIVE_WAIT_MS }, start: plainly })
 const runRow = async (s) => (await s.seam('storage', { json: 'load' })).body.ok.run
 
 /** Runs that have said 'part', with their objects killed under them; answers when they were last alive. */
