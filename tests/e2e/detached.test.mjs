@@ -1,6 +1,7 @@
 // A run that nobody follows is stopped after `DETACHED_MS` (`spec/pitfalls.md`): a visit begins the count anew, and a restart does not.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { plainly } from '../chaos/workerd.mjs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { assertChatBody } from './harness/assertions.mjs'
 import { textOf } from './harness/clients.mjs'
@@ -10,7 +11,7 @@ import { stage } from './harness/stage.mjs'
 import { eventually } from './harness/wait.mjs'
 
 const DETACHED_MS = 3000
-const set = stage({ vars: { DETACHED_MS, HEARTBEAT_MS: 200, RECOVERY: 'retry', LEASE_MS: 20_000, TEST_SEAMS: '1' } })
+const set = stage({ vars: { DETACHED_MS, HEARTBEAT_MS: 200, RECOVERY: 'retry', LEASE_MS: 20_000 }, start: plainly })
 // What the run's row says: a look at it is no visit.
 const row = async (s) => (await s.seam('storage', { json: 'load' })).body.ok.run
 const unfollowed = async (s) => (await row(s)).life?.unfollowed

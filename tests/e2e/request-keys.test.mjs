@@ -1,6 +1,7 @@
 // A repeated send with its key (`spec/helix.md` 5.8, tests 15 to 19): never a second run, whatever became of the first.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { plainly } from '../chaos/workerd.mjs'
 import { assertChatBody } from './harness/assertions.mjs'
 import { chunksIn, contract, deltasIn, eventsIn, keyed, typesIn } from './harness/contract.mjs'
 import { gate, step, textScript } from './harness/fake-model.mjs'
@@ -8,7 +9,7 @@ import { userMessage } from './harness/session.mjs'
 import { stage } from './harness/stage.mjs'
 import { eventually } from './harness/wait.mjs'
 
-const set = stage()
+const set = stage({ start: plainly })
 const open = () => contract(set)
 const calls = () => set.model.requests.length
 const messageOf = (got) => chunksIn(got)[0].messageId
