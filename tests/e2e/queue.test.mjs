@@ -1,6 +1,7 @@
 // Messages that wait for their answer: stored at once, answered in their order, or visibly refused.
 import assert from 'node:assert/strict'
 import { after, describe, test } from 'node:test'
+import { plainly } from '../chaos/workerd.mjs'
 import { assertChatBody, assertRefused, assertWireBody } from './harness/assertions.mjs'
 import { makeChat, textOf, validateMessages } from './harness/clients.mjs'
 import { AWARE, answered, asked, chunksIn, contract, deltasIn, keyed, typesIn } from './harness/contract.mjs'
@@ -18,7 +19,7 @@ const agents = (model) => ({
   ...openaiAgent(model, { onBusy: ['queue', 'refuse', 'interrupt'] }),
   route: { producer: 'ui', url: route.url, headers: ['authorization'], onBusy: 'queue' },
 })
-const set = stage({ agents, vars: { BATCH_WAIT_MS: 20, HEARTBEAT_MS: 200, MAX_QUEUED: 3, MAX_ATTEMPTS: 3, RECOVERY: 'retry', TEST_SEAMS: '1' } })
+const set = stage({ agents, vars: { BATCH_WAIT_MS: 20, HEARTBEAT_MS: 200, MAX_QUEUED: 3, MAX_ATTEMPTS: 3, RECOVERY: 'retry' }, start: plainly })
 const busy = (way) => ({ 'x-rejoin-busy': way })
 const queuedOf = async (s) => ((await s.snapshot()).body.queued ?? []).map(textOf)
 const last = (got) => got.frames.map((f) => f.data).filter((data) => data !== undefined)
