@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::action::{Action, Rests};
 use super::answer::Answer;
 use super::entropy::Entropy;
-use super::event::Event;
+use super::event::{BodyNews, Event, FetchNews};
 use super::ids::Exchange;
 use super::registry::Registry;
 use super::{Engine, Turn};
@@ -36,6 +36,10 @@ pub struct Cycle<C> {
     events: VecDeque<Event<C>>,
     /// Whether one of them is worth a turn of its own.
     has_news: bool,
+    /// What is told if the event under way panics, because nothing else would ever tell it.
+    at_stake: Option<Event<C>>,
+    /// Events at the head of the queue that are told for the second time. A third time would be a loop.
+    again: usize,
     registry: Registry,
     held: BTreeMap<Exchange, Held>,
     /// What leaves in this turn so far. A panic loses only what its own event has said.
@@ -53,6 +57,8 @@ impl<C> Default for Cycle<C> {
         Self {
             events: VecDeque::new(),
             has_news: false,
+            at_stake: None,
+            again: 0,
             registry: Registry::default(),
             held: BTreeMap::new(),
             said: Vec::new(),
@@ -112,10 +118,14 @@ impl<C> Cycle<C> {
     ) -> Vec<Action> {
         let Surroundings { now, storage, entropy } = surroundings;
         while let Some(event) = self.events.pop_front() {
+            let is_again = self.again > 0;
+            self.again = self.again.saturating_sub(1);
             if self.hears(&event) {
+                self.at_stake = if is_again { None } else { at_stake(&event) };
                 let mut turn = Turn::new(now, storage, &mut *entropy);
                 engine.handle(event, &mut turn);
                 self.keep(turn);
+                self.at_stake = None;
             }
         }
         let mut turn = Turn::new(now, storage, &mut *entropy);
@@ -170,7 +180,7 @@ impl<C> Cycle<C> {
         for (exchange, held) in std::mem::take(&mut self.held) {
             self.said.push(Action::Answer { exchange, answer: held.rests.otherwise, rests: None });
             if self.registry.ends_unasked(exchange) {
-                self.events.push_front(Event::Left(exchange));
+                self.events.insert(self.again.min(self.events.len()), Event::Left(exchange));
             }
         }
     }
@@ -259,11 +269,41 @@ impl<C> Cycle<C> {
     }
 
     /// The turn has panicked: the image is thrown away, and whoever the panic has left without an answer gets one. The driver lets a turn
-    /// follow, in which the engine goes on from its rows.
+    /// follow, in which the engine goes on from its rows. It hears again what only the event that panicked has told; of a call or a body
+    /// whose news is lost, that it broke.
     pub fn panicked<E: Engine<Call = C>>(&mut self, engine: &mut E) -> Vec<Action> {
         engine.throw_away();
+        if let Some(event) = self.at_stake.take() {
+            match &event {
+                Event::Fetched { fetch, .. } => self.said.push(Action::Abort(*fetch)),
+                Event::Left(exchange) => self.registry.has_not_heard(*exchange),
+                _ => {}
+            }
+            self.events.push_front(event);
+            self.again = self.again.saturating_add(1);
+        }
         self.close()
     }
+}
+
+/// What must be told once more when this event panics.
+fn at_stake<C>(event: &Event<C>) -> Option<Event<C>> {
+    Some(match event {
+        Event::Fetched { fetch, .. } => {
+            Event::Fetched { fetch: *fetch, news: FetchNews::Broke("its news were lost in a panic".to_owned()) }
+        }
+        Event::Body { exchange, .. } => Event::Body { exchange: *exchange, news: BodyNews::Broke },
+        Event::Left(exchange) => Event::Left(*exchange),
+        Event::Full(exchanges) => Event::Full(exchanges.clone()),
+        Event::Room(exchange) => Event::Room(*exchange),
+        Event::Rang => Event::Rang,
+        Event::NotArmed(words) => Event::NotArmed(words.clone()),
+        Event::Timer => Event::Timer,
+        Event::Erased => Event::Erased,
+        Event::NotErased(words) => Event::NotErased(words.clone()),
+        // A request is answered by the registry. Whatever a ticket would have told is read from the rows, and asked for again.
+        Event::Asked { .. } | Event::Durable(_) | Event::NotDurable(_) => return None,
+    })
 }
 
 fn sorted(mut actions: Vec<Action>) -> Vec<Action> {

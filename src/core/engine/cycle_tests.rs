@@ -6,7 +6,7 @@ use super::action::{Action, Head, Level, Rests, Want};
 use super::answer::Answer;
 use super::cycle::{Cycle, Surroundings};
 use super::entropy::Entropy;
-use super::event::{Ask, BodyNews, Event, Headers};
+use super::event::{Ask, BodyNews, Event, FetchNews, Headers};
 use super::ids::{Exchange, FetchId};
 use super::{Engine, Turn};
 use crate::core::caller::Caller;
@@ -428,4 +428,33 @@ fn room_is_worth_a_turn_when_there_is_more_or_a_turn_has_passed() {
     driver.told(Event::Timer);
     driver.cycle.tell(Event::Room(x(1)));
     assert!(driver.cycle.has_news());
+}
+
+#[test]
+fn what_only_a_panicked_event_has_told_is_told_once_more_and_not_a_third_time() {
+    let mut driver = Driver::default();
+    driver.asked(1, Say::These(vec![open(1)]));
+    driver.asked(2, Say::Park);
+    let news = || Event::Fetched { fetch: FetchId::new(7), news: FetchNews::Bytes(b"a".to_vec()) };
+    driver.cycle.tell(news());
+    driver.ask(3, Say::These(vec![answer(3, 200)]));
+    driver.engine.ready = vec![Say::Panic(vec![]), Say::These(vec![answer(2, 502)])];
+    // Of the call nothing more is to come, and it has broken. What waited behind the event still waits.
+    assert_eq!(driver.panics(), [Action::Abort(FetchId::new(7))]);
+    assert!(driver.cycle.has_news());
+    assert_eq!(driver.turn(), [answer(2, 502), answer(3, 200)]);
+    assert!(driver.engine.heard.iter().any(|heard| heard.contains("Broke")));
+    driver.engine.ready = vec![Say::Panic(vec![]), Say::Panic(vec![])];
+    driver.cycle.tell(Event::Room(x(1)));
+    driver.panics();
+    driver.panics();
+    assert!(!driver.cycle.has_news());
+    // The next event is told for the first time again.
+    driver.engine.ready = vec![Say::Panic(vec![]), Say::Nothing];
+    driver.cycle.tell(Event::Rang);
+    driver.panics();
+    assert!(driver.cycle.has_news());
+    driver.turn();
+    assert_eq!(driver.engine.heard.iter().filter(|heard| *heard == "Rang").count(), 2);
+    assert_eq!((driver.cycle.registry().surplus(), driver.cycle.registry().len()), (0, 1));
 }

@@ -46,8 +46,8 @@ pub trait Engine {
     /// The synchronous storage of its rows.
     type Storage: ?Sized;
 
-    /// Hears one event. Decides, then changes: a refused request leaves the state as it was. What an event tells once and nothing tells
-    /// again (room, a client that left, an alarm or a timer that is not set any more) is noted before anything that can fail.
+    /// Hears one event. Decides, then changes: a refused request leaves the state as it was. What an event tells once
+    /// (room, a client that left, an alarm that is not set any more) is noted before anything that can fail.
     fn handle(&mut self, event: Event<Self::Call>, turn: &mut Turn<'_, Self::Storage>);
 
     /// Runs once behind all events of a turn. What must follow is derived here from the state, never remembered at a write: a write that

@@ -73,6 +73,11 @@ impl Registry {
         true
     }
 
+    /// The engine was told that it is over, and has lost it.
+    pub fn has_not_heard(&mut self, exchange: Exchange) {
+        self.standing.insert(exchange, Standing::Ended);
+    }
+
     fn ends(&mut self, exchange: Exchange) -> bool {
         self.standing.remove(&exchange).is_some()
     }
