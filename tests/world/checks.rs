@@ -38,6 +38,9 @@ impl<S: Subject> World<S> {
         if !self.cycle.registry().is_empty() {
             return Err(format!("{} requests have no end", self.cycle.registry().len()));
         }
+        if self.calls.len() > 0 {
+            return Err(format!("{} outgoing calls are for nobody", self.calls.len()));
+        }
         let held = S::held(&self.engine);
         if held > 0 {
             return Err(format!("the engine still holds {held} of those who are gone"));

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use rejoin::core::engine::action::Action;
-use rejoin::core::engine::event::{BodyNews, Event};
+use rejoin::core::engine::event::{BodyNews, Event, FetchNews};
 use rejoin::core::engine::ids::Exchange;
 use rejoin::core::time::UnixMillis;
 
@@ -51,6 +51,8 @@ pub fn event<C: Debug>(event: &Event<C>) -> String {
         Event::Room(exchange) => format!("room #{}", exchange.get()),
         Event::Full(exchanges) => format!("full {}", names(exchanges)),
         Event::Durable(ticket) => format!("durable {}", ticket.get()),
+        Event::Fetched { fetch, news: FetchNews::Bytes(piece) } => format!("call {}: {}", fetch.get(), bytes(piece)),
+        Event::Fetched { fetch, news } => format!("call {}: {news:?}", fetch.get()),
         event => format!("{event:?}"),
     }
 }
@@ -69,6 +71,10 @@ pub fn action(action: &Action) -> String {
             format!("answer #{} with {}: {}", exchange.get(), answer.status, bytes(&answer.body))
         }
         Action::Take { exchange, want } => format!("take #{}: {want:?}", exchange.get()),
+        Action::Fetch { fetch, call } => format!("call {}: {call:?}", fetch.get()),
+        Action::ReadOn(fetch) => format!("read on of call {}", fetch.get()),
+        Action::Abort(fetch) => format!("abort call {}", fetch.get()),
+        Action::Log(level, line) => format!("log {level:?}: {line}"),
         action => format!("{action:?}"),
     }
 }

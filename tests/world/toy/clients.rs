@@ -69,11 +69,18 @@ struct Pending {
     body: Vec<u8>,
 }
 
+/// What an entry of a writer says: each of all writers is another, and whoever asks for it again gets the same.
+pub fn entry(writer: u32, number: u64) -> Vec<u8> {
+    let mut chance = Rng::new(u64::from(writer) << 32 | number);
+    let mut entry = format!("{writer}.{number}.").into_bytes();
+    entry.extend(chance.bytes(LIMIT - 30).into_iter().filter(|byte| *byte != b'\n'));
+    entry
+}
+
 /// Writes entries in order, and repeats those of which it does not know that they are there.
 #[derive(Debug)]
 pub struct Writer {
     id: u32,
-    entries: Vec<Vec<u8>>,
     acknowledged: u64,
     pending: Option<Pending>,
     /// It has asked for the end, whose number is no entry's any more.
@@ -84,17 +91,7 @@ pub struct Writer {
 impl Writer {
     /// The writer of this number.
     pub fn new(id: u32) -> Self {
-        Self { id, entries: Vec::new(), acknowledged: 0, pending: None, closes: false, is_done: false }
-    }
-
-    /// What its entry of this number says: each of all writers is another.
-    fn entry(&mut self, number: u64, rng: &mut Rng) -> Vec<u8> {
-        while self.entries.len() as u64 <= number {
-            let mut entry = format!("{}.{}.", self.id, self.entries.len()).into_bytes();
-            entry.extend(rng.bytes(LIMIT - 30).into_iter().filter(|byte| *byte != b'\n'));
-            self.entries.push(entry);
-        }
-        self.entries[number as usize].clone()
+        Self { id, acknowledged: 0, pending: None, closes: false, is_done: false }
     }
 
     fn asks(&mut self, desk: &mut Desk<'_, Toy>) -> Pending {
@@ -110,14 +107,18 @@ impl Writer {
             desk.ask(Call::Append { writer, number }, Body::Whole(vec![b'x'; LIMIT + 1]))
         } else if desk.rng.one_in(3) {
             through = number + 1 + desk.rng.below(4) as u64;
-            let lines: Vec<_> = (number..through).map(|number| self.entry(number, desk.rng)).collect();
+            let lines: Vec<_> = (number..through).map(|number| entry(writer, number)).collect();
             let mut body = lines.join(&b'\n');
             body.extend(desk.rng.one_in(2).then_some(b'\n'));
             let piece = 1 + desk.rng.below(body.len());
             pieces = Some(body.chunks(piece).map(<[u8]>::to_vec).collect());
             desk.ask(Call::Lines { writer, number }, Body::Open)
+        } else if desk.rng.one_in(4) {
+            let count = 1 + desk.rng.below(4) as u64;
+            through = number + count;
+            desk.ask(Call::Relay { writer, number, count }, Body::Empty)
         } else {
-            let entry = self.entry(number, desk.rng);
+            let entry = entry(writer, number);
             desk.ask(Call::Append { writer, number }, Body::Whole(entry))
         };
         Pending { exchange, through, pieces, is_end, status: None, body: Vec::new() }
@@ -127,7 +128,7 @@ impl Writer {
         match pending.status {
             Some(200) => {
                 for number in self.acknowledged..pending.through {
-                    witness.acknowledged.insert((self.id, number), self.entries[number as usize].clone());
+                    witness.acknowledged.insert((self.id, number), entry(self.id, number));
                 }
                 self.acknowledged = self.acknowledged.max(pending.through);
                 self.is_done |= pending.is_end;

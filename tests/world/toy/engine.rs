@@ -1,12 +1,17 @@
 //! The toy engine: one stream that several writers append to, each entry once by writer and number, and that readers follow. It closes
 //! when a writer says so, or when nobody has written for a while.
+//!
+//! * [`writing`]: where entries come from. [`serving`]: what readers get.
+
+mod serving;
+mod writing;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use rejoin::core::engine::action::{Action, Head, Rests, Want};
+use rejoin::core::engine::action::{Action, Head, Want};
 use rejoin::core::engine::answer::Answer;
-use rejoin::core::engine::event::{BodyNews, Event};
-use rejoin::core::engine::ids::Exchange;
+use rejoin::core::engine::event::Event;
+use rejoin::core::engine::ids::{Exchange, FetchId};
 use rejoin::core::engine::{Engine, Turn};
 use rejoin::core::log::Ticket;
 use rejoin::core::time::{Millis, UnixMillis};
@@ -33,6 +38,8 @@ pub enum Call {
     Append { writer: u32, number: u64 },
     /// Each line of the body is an entry.
     Lines { writer: u32, number: u64 },
+    /// The engine asks somebody else for that many entries, and appends each line of the answer.
+    Relay { writer: u32, number: u64, count: u64 },
     /// The stream ends.
     Close { writer: u32, number: u64 },
     /// What is there behind an entry, or what comes next.
@@ -59,11 +66,22 @@ struct Reader {
     is_full: bool,
 }
 
+/// Where entries come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The whole body of the request.
+    Body,
+    /// Its lines.
+    Lines,
+    /// The lines of an answer to the engine itself.
+    Answer(FetchId),
+}
+
 #[derive(Debug)]
 struct Upload {
     writer: u32,
     number: u64,
-    is_lines: bool,
+    source: Source,
     rest: Vec<u8>,
 }
 
@@ -78,6 +96,9 @@ pub struct Toy {
     readers: BTreeMap<Exchange, Reader>,
     polls: BTreeMap<Exchange, (u64, Frames)>,
     uploads: BTreeMap<Exchange, Upload>,
+    /// Outgoing calls, and for whom.
+    calls: BTreeMap<FetchId, Exchange>,
+    next_call: u64,
     late: Vec<Exchange>,
     armed: Option<UnixMillis>,
 }
@@ -95,6 +116,8 @@ impl Toy {
             readers: BTreeMap::new(),
             polls: BTreeMap::new(),
             uploads: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            next_call: 1,
             late: Vec::new(),
             armed: None,
         }
@@ -102,7 +125,7 @@ impl Toy {
 
     /// How many requests it holds something of.
     pub fn held(&self) -> usize {
-        self.readers.len() + self.polls.len() + self.uploads.len()
+        self.readers.len() + self.polls.len() + self.uploads.len() + self.calls.len()
     }
 
     fn has(&self, plant: Plant) -> bool {
@@ -126,20 +149,26 @@ impl Engine for Toy {
             }
             Event::Left(exchange) if self.has(Plant::LateLeft) => self.late.push(exchange),
             Event::Left(_) if self.has(Plant::KeepWhoLeft) => {}
-            Event::Left(exchange) => self.forget(exchange),
+            Event::Left(exchange) => self.forget(exchange, turn),
             Event::Full(exchanges) => exchanges.into_iter().for_each(|exchange| self.is_full(exchange, true)),
             Event::Room(exchange) => self.is_full(exchange, false),
             Event::Durable(ticket) => self.confirm(ticket),
             Event::NotDurable(_) => self.image = None,
             Event::Rang => {
                 let late = std::mem::take(&mut self.late);
-                late.into_iter().for_each(|exchange| self.forget(exchange));
+                late.into_iter().for_each(|exchange| self.forget(exchange, turn));
                 if !self.has(Plant::ForgetArm) {
                     self.armed = None;
                 }
             }
             Event::NotArmed(_) => self.armed = None,
-            Event::Timer | Event::Fetched { .. } | Event::Erased | Event::NotErased(_) => {}
+            Event::Fetched { fetch, news } => {
+                if let Some(exchange) = self.calls.get(&fetch).copied() {
+                    let done = self.fetched(exchange, fetch, news, turn);
+                    self.or_refuse(exchange, done, turn);
+                }
+            }
+            Event::Timer | Event::Erased | Event::NotErased(_) => {}
         }
     }
 
@@ -177,7 +206,7 @@ impl Toy {
     fn or_refuse(&mut self, exchange: Exchange, done: Result<(), Failed>, turn: Now<'_, '_>) {
         if done.is_err() {
             self.fail();
-            self.forget(exchange);
+            self.forget(exchange, turn);
             if self.has(Plant::DropExchange) {
                 turn.park(exchange);
             } else {
@@ -186,10 +215,14 @@ impl Toy {
         }
     }
 
-    fn forget(&mut self, exchange: Exchange) {
+    fn forget(&mut self, exchange: Exchange, turn: Now<'_, '_>) {
         self.readers.remove(&exchange);
         self.polls.remove(&exchange);
         self.uploads.remove(&exchange);
+        let keeps = self.has(Plant::KeepCall);
+        for (fetch, _) in self.calls.extract_if(.., |_, caller| *caller == exchange && !keeps) {
+            turn.act(Action::Abort(fetch));
+        }
     }
 
     fn is_full(&mut self, exchange: Exchange, is_full: bool) {
@@ -245,12 +278,21 @@ impl Toy {
         self.settle(turn)?;
         match call {
             Call::Append { writer, number } => {
-                self.uploads.insert(exchange, Upload { writer, number, is_lines: false, rest: Vec::new() });
+                self.uploads.insert(exchange, Upload { writer, number, source: Source::Body, rest: Vec::new() });
                 turn.take(exchange, Want::Whole(LIMIT));
             }
             Call::Lines { writer, number } => {
-                self.uploads.insert(exchange, Upload { writer, number, is_lines: true, rest: Vec::new() });
+                self.uploads.insert(exchange, Upload { writer, number, source: Source::Lines, rest: Vec::new() });
                 turn.take(exchange, Want::Next);
+            }
+            Call::Relay { writer, number, count } => {
+                let fetch = FetchId::new(self.next_call);
+                self.next_call += 1;
+                self.calls.insert(fetch, exchange);
+                self.uploads
+                    .insert(exchange, Upload { writer, number, source: Source::Answer(fetch), rest: Vec::new() });
+                turn.fetch(fetch, writing::relayed(writer, number, count));
+                turn.park(exchange);
             }
             Call::Close { writer, number } => {
                 let refused = self.append(writer, number, vec![Vec::new()], true, turn)?;
@@ -271,172 +313,4 @@ impl Toy {
         }
         Ok(())
     }
-
-    fn body(&mut self, exchange: Exchange, news: BodyNews, turn: Now<'_, '_>) -> Result<(), Failed> {
-        self.settle(turn)?;
-        let Some(mut upload) = self.uploads.remove(&exchange) else { return Ok(()) };
-        let is_over = !upload.is_lines || news == BodyNews::End;
-        match news {
-            BodyNews::Bytes(bytes) => upload.rest.extend(bytes),
-            BodyNews::End => {}
-            BodyNews::Excess(_) => {
-                turn.take(exchange, Want::Nothing);
-                turn.answer(exchange, Answer::empty(413));
-                return Ok(());
-            }
-            BodyNews::Broke => {
-                turn.answer(exchange, Answer::empty(400));
-                return Ok(());
-            }
-        }
-        let Upload { writer, number, is_lines, rest } = upload;
-        let mut entries: Vec<Vec<u8>> = match is_lines {
-            true => rest.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect(),
-            false => vec![rest],
-        };
-        let unfinished = if is_lines { entries.pop().unwrap_or_default() } else { Vec::new() };
-        if is_over && !unfinished.is_empty() && !self.has(Plant::UnterminatedLine) {
-            entries.push(unfinished.clone());
-        }
-        let next = number + entries.len() as u64;
-        let refused = self.append(writer, number, entries, false, turn)?;
-        if is_over || refused.is_some() {
-            self.answer(exchange, refused, turn);
-        } else {
-            self.uploads.insert(exchange, Upload { writer, number: next, is_lines, rest: unfinished });
-            turn.take(exchange, Want::Next);
-        }
-        Ok(())
-    }
-
-    /// Stores those entries that are new, or says why not.
-    fn append(
-        &mut self,
-        writer: u32,
-        number: u64,
-        entries: Vec<Vec<u8>>,
-        is_end: bool,
-        turn: Now<'_, '_>,
-    ) -> Result<Option<Answer>, Failed> {
-        let expected = turn.storage.last_of(writer)?.map_or(0, |last| last + 1);
-        let image = self.image(turn)?;
-        if number > expected {
-            return Ok(Some(Answer { body: expected.to_string().into(), ..Answer::empty(409) }));
-        }
-        let new = entries.into_iter().zip(number..).filter(|(_, number)| *number >= expected);
-        let rows: Vec<Row> = (image.head + 1..)
-            .zip(new)
-            .map(|(seq, (text, number))| Row { seq, writer, number, text: text.into(), is_end })
-            .collect();
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        if image.end.is_some() {
-            return Ok(Some(Answer::empty(410)));
-        }
-        self.write(rows, turn)?;
-        Ok(None)
-    }
-
-    fn write(&mut self, rows: Vec<Row>, turn: Now<'_, '_>) -> Result<(), Failed> {
-        turn.storage.append(&rows)?;
-        let (ticket, early) = (self.next_ticket(), self.has(Plant::PublishBeforeConfirm));
-        let now = turn.now;
-        let image = self.image(turn)?;
-        for row in rows {
-            image.head = row.seq;
-            image.end = row.is_end.then_some(row.seq);
-            image.tail.push_back(row);
-        }
-        while image.tail.len() > TAIL {
-            image.tail.pop_front();
-        }
-        image.written = now;
-        image.unconfirmed.push_back((ticket, image.head));
-        if early {
-            image.durable = image.head;
-        }
-        turn.act(Action::Sync(ticket));
-        Ok(())
-    }
-
-    /// Says that everything is there, once it is durable.
-    fn answer(&mut self, exchange: Exchange, refused: Option<Answer>, turn: Now<'_, '_>) {
-        let last = self.image.as_ref().and_then(|image| image.unconfirmed.back());
-        let rests = last.map(|(ticket, _)| Rests { ticket: *ticket, otherwise: Answer::empty(503) });
-        match (refused, rests.filter(|_| !self.has(Plant::ServeUndurable))) {
-            (Some(refused), _) => turn.answer(exchange, refused),
-            (None, Some(rests)) => turn.answer_resting(exchange, Answer::empty(200), rests),
-            (None, None) => turn.answer(exchange, Answer::empty(200)),
-        }
-    }
-
-    fn answer_poll(&mut self, exchange: Exchange, at_once: bool, turn: Now<'_, '_>) -> Result<(), Failed> {
-        let Some((after, frames)) = self.polls.get(&exchange).copied() else { return Ok(()) };
-        let image = self.image(turn)?;
-        let (durable, is_over) = (image.durable, image.end.is_some_and(|end| end <= after));
-        if durable > after || is_over || at_once {
-            let rows = rows_after(turn.storage, after, durable)?;
-            self.polls.remove(&exchange);
-            turn.answer(exchange, Answer { body: frames.write(&rows), ..Answer::empty(200) });
-        }
-        Ok(())
-    }
-
-    /// Everybody who waits gets what is durable; those at one place share the bytes.
-    fn serve(&mut self, turn: Now<'_, '_>) -> Result<(), Failed> {
-        for exchange in self.polls.keys().copied().collect::<Vec<_>>() {
-            self.answer_poll(exchange, false, turn)?;
-        }
-        let (double, lossy) = (self.has(Plant::DoubleTerminal), self.has(Plant::LoseHandOver));
-        self.image(turn)?;
-        let Some(image) = &self.image else { return Err(Failed) };
-        let mut groups: BTreeMap<(u64, Frames), Vec<Exchange>> = BTreeMap::new();
-        self.readers.retain(|exchange, reader| {
-            if image.end.is_some_and(|end| end <= reader.cursor) {
-                turn.act(Action::Close(*exchange));
-                return double;
-            }
-            if !reader.is_full && reader.cursor < image.durable {
-                groups.entry((reader.cursor, reader.frames)).or_default().push(*exchange);
-            }
-            true
-        });
-        let (mut has_read, mut later) = (false, false);
-        for ((after, frames), to) in groups {
-            let in_memory = image.tail.front().map(|row| row.seq);
-            let rows = match in_memory {
-                Some(first) if first <= after + 1 || (lossy && after > 0 && first == after + 2) => {
-                    let rows = image.tail.iter().filter(|row| row.seq > after && row.seq <= image.durable);
-                    rows.take(PAGE).cloned().collect()
-                }
-                // One page of history a turn.
-                _ if has_read => {
-                    later = true;
-                    continue;
-                }
-                _ => {
-                    has_read = true;
-                    rows_after(turn.storage, after, image.durable)?
-                }
-            };
-            let Some(cursor) = rows.last().map(|row| row.seq) else { continue };
-            let more = cursor < image.durable || image.end == Some(cursor);
-            for exchange in &to {
-                self.readers.get_mut(exchange).into_iter().for_each(|reader| reader.cursor = cursor);
-            }
-            later |= more;
-            turn.act(Action::Give { to, bytes: frames.write(&rows).into(), more });
-        }
-        if later {
-            turn.act(Action::Timer(turn.now));
-        }
-        Ok(())
-    }
-}
-
-fn rows_after(storage: &dyn Rows, after: u64, durable: u64) -> Result<Vec<Row>, Failed> {
-    let mut rows = storage.after(after, PAGE)?;
-    rows.retain(|row| row.seq <= durable);
-    Ok(rows)
 }

@@ -9,6 +9,9 @@ mod frames;
 mod plants;
 mod rows;
 
+use rejoin::core::engine::action::{Fetch, Target};
+use rejoin::core::engine::event::{FetchNews, Headers};
+
 use crate::campaign;
 use crate::disk::Disk;
 use crate::random::Rng;
@@ -31,7 +34,7 @@ impl Subject for Toy {
     type Witness = Witness;
 
     const NAME: &'static str = "toy";
-    const BOUNDS: Bounds = Bounds { unread: 8 * 1024, calls: 0 };
+    const BOUNDS: Bounds = Bounds { unread: 8 * 1024, calls: 16 };
     const PATIENCE: u64 = 120_000;
 
     fn disk(&self, is_native: bool) -> Box<dyn Disk<dyn Rows>> {
@@ -57,6 +60,20 @@ impl Subject for Toy {
             }
         }
         cast
+    }
+
+    fn serve(&self, call: &Fetch, rng: &mut Rng) -> Vec<FetchNews> {
+        let Target::Address(address) = &call.to else { return Vec::new() };
+        let mut path = address.rsplit('/').map(|part| part.parse::<u64>().unwrap_or_default());
+        let (count, number, writer) = (path.next(), path.next(), path.next());
+        let (Some(count), Some(number), Some(writer)) = (count, number, writer) else { return Vec::new() };
+        let status = if rng.one_in(12) { 500 } else { 200 };
+        let lines: Vec<_> = (number..number + count).map(|number| clients::entry(writer as u32, number)).collect();
+        let body = lines.join(&b'\n');
+        let piece = 1 + rng.below(body.len());
+        let mut news = vec![FetchNews::Answered { status, headers: Headers::default() }];
+        news.extend(body.chunks(piece).map(|piece| FetchNews::Bytes(piece.to_vec())));
+        news
     }
 
     fn held(engine: &engine::Toy) -> usize {

@@ -25,12 +25,14 @@ pub enum Plant {
     UnterminatedLine,
     /// A response that is full is given more.
     GiveToFull,
+    /// An outgoing call goes on although whoever it is for has gone.
+    KeepCall,
     /// Readers and their bodies stay when their clients leave.
     KeepWhoLeft,
 }
 
 /// Each, with the number of schedules within which it must be found.
-pub const PLANTS: [(Plant, u64); 12] = [
+pub const PLANTS: [(Plant, u64); 13] = [
     (Plant::PublishBeforeConfirm, 1_000),
     (Plant::ForgetArm, 1_000),
     (Plant::DoubleTerminal, 1_000),
@@ -42,5 +44,6 @@ pub const PLANTS: [(Plant, u64); 12] = [
     (Plant::LateLeft, 10_000),
     (Plant::UnterminatedLine, 10_000),
     (Plant::GiveToFull, 10_000),
+    (Plant::KeepCall, 10_000),
     (Plant::KeepWhoLeft, 10_000),
 ];
