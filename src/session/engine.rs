@@ -7,36 +7,34 @@ use std::rc::Rc;
 
 use super::call::SessionCall;
 use super::deployment::Deployment;
+use super::drain::Drain;
+use super::readers::Readers;
 use super::refuse::Refusal;
+use super::response::{Ending, Opening};
+use super::turn::{Rows, SessionTurn};
 use crate::core::command::Effects;
 use crate::core::counters::{Counters, add};
 use crate::core::digest;
+use crate::core::engine::Engine;
 use crate::core::engine::action::{Action, Level, Rests};
 use crate::core::engine::answer::Answer;
 use crate::core::engine::event::{Ask, Event};
 use crate::core::engine::ids::Exchange;
-use crate::core::engine::{Engine, Turn};
 use crate::core::log::Ticket;
 use crate::core::session::{Session, keep_alive};
-use crate::core::storage::{RunRow, Storage, StorageError};
+use crate::core::storage::{RunRow, StorageError};
 use crate::core::time::{Millis, UnixMillis};
 use crate::dialect::route::Call;
 
 /// Pause before storage that did not confirm is asked again.
 const SYNC_RETRY: Millis = Millis::new(1_000);
 
-/// The storage that a session lives in.
-pub type Rows = dyn Storage;
-
-/// A turn of a session.
-pub type SessionTurn<'a> = Turn<'a, Rows>;
-
 /// What has happened to the image since somebody looked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Storage has confirmed a ticket.
     pub durable: bool,
-    /// Storage could not confirm: every open response is to end.
+    /// Storage could not confirm.
     pub undurable: bool,
     /// The image was thrown away.
     pub thrown: bool,
@@ -64,7 +62,11 @@ pub struct SessionEngine {
     changed: bool,
     /// Alarms that were set: storage bills a row for each.
     alarms: u64,
+    /// When the timer that is set will fire, as far as this engine knows.
+    timer: Option<UnixMillis>,
     passed: Passed,
+    /// Open responses.
+    pub readers: Readers,
     /// Whether a producer lives in this object.
     pub producing: bool,
     /// Whether a call beside the engine is in the middle of something: all that it writes is confirmed together, in the turn that follows.
@@ -85,6 +87,7 @@ impl SessionEngine {
     /// The session of this id, of which nothing is known yet.
     pub fn new(deployment: Rc<Deployment>, name: String) -> Self {
         let log_name = if deployment.settings.log_session_ids { name.clone() } else { digest::short(&name) };
+        let readers = Readers::new(Rc::clone(&deployment), log_name.clone());
         Self {
             name,
             deployment,
@@ -97,7 +100,9 @@ impl SessionEngine {
             armed: None,
             changed: false,
             alarms: 0,
+            timer: None,
             passed: Passed::default(),
+            readers,
             producing: false,
             unfinished: false,
             counters: Counters::default(),
@@ -164,7 +169,7 @@ impl SessionEngine {
         self.changed = true;
         if let Err(error) = turn.storage.apply(&effects.writes) {
             self.log(format!("{error}"), turn);
-            self.throw_away();
+            self.discard();
             return Err(error);
         }
         add(&mut self.counters.flushes, 1);
@@ -228,15 +233,75 @@ impl SessionEngine {
     /// Asks storage to confirm what is not known to be durable.
     fn sync(&mut self, turn: &mut SessionTurn<'_>) {
         if let Some(held) = self.held.as_mut().filter(|held| !held.asked) {
-            if turn.now < held.from {
-                turn.act(Action::Timer(held.from));
-            } else {
+            // One that lies further ahead was set before the clock was set back.
+            held.from = held.from.min(turn.now.after(SYNC_RETRY));
+            if turn.now >= held.from {
                 held.asked = true;
                 turn.act(Action::Sync(held.ticket));
             }
         }
         if let Some(ticket) = self.written.take() {
             turn.act(Action::Sync(ticket));
+        }
+    }
+
+    /// Opens the response of a reader.
+    ///
+    /// # Errors
+    /// [`StorageError`]: the session could not be read.
+    pub fn open_reader(
+        &mut self,
+        exchange: Exchange,
+        opening: Opening,
+        turn: &mut SessionTurn<'_>,
+    ) -> Result<(), StorageError> {
+        self.session(turn.now, turn.storage)?;
+        let session = self.image.as_ref().ok_or(StorageError::Short("the session was not read"))?;
+        self.readers.open(exchange, opening, session.view(), &mut self.counters, turn);
+        Ok(())
+    }
+
+    /// Gives open responses what they have room for, and looks after them when it is time.
+    fn serve_readers(&mut self, turn: &mut SessionTurn<'_>) {
+        self.readers.mend(&mut self.counters, turn);
+        let due = self.readers.is_due(turn.now);
+        if due {
+            self.readers.end_waits(turn.now);
+        }
+        if !self.is_held() {
+            self.drain(turn);
+        }
+        self.readers.send_heads(turn);
+        if due {
+            if let Some(session) = &self.image {
+                self.readers.end_overdue(session.view(), &mut self.counters, turn);
+            }
+            self.readers.beat(turn);
+        }
+        self.readers.look_again(turn.now);
+    }
+
+    fn drain(&mut self, turn: &mut SessionTurn<'_>) {
+        let asking = self.readers.take_asking();
+        if asking.is_empty() {
+            return;
+        }
+        if self.session(turn.now, turn.storage).is_err() {
+            // Whoever reads the session next tells what is wrong with it.
+            return self.readers.ask_again(asking);
+        }
+        if let Some(session) = &self.image {
+            Drain { readers: &mut self.readers, session, counters: &mut self.counters, turn }.serve(asking);
+        }
+    }
+
+    /// Sets the one timer for whatever comes next by time alone.
+    fn set_timer(&mut self, turn: &mut SessionTurn<'_>) {
+        let asks_again = self.held.filter(|held| !held.asked && held.from > turn.now).map(|held| held.from);
+        let Some(next) = [asks_again, self.readers.next_moment()].into_iter().flatten().min() else { return };
+        if self.timer.is_none_or(|timer| next < timer) {
+            self.timer = Some(next);
+            turn.act(Action::Timer(next));
         }
     }
 
@@ -247,6 +312,7 @@ impl SessionEngine {
         if let Some(session) = self.image.as_mut() {
             session.confirmed(ticket);
         }
+        self.readers.everyone_asks();
         self.passed.durable = true;
         self.passed.through = self.passed.through.max(Some(ticket));
     }
@@ -280,6 +346,15 @@ impl SessionEngine {
         refusal.answer(&self.name)
     }
 
+    /// Throws the image away, in a turn that is heard.
+    fn discard(&mut self) {
+        self.hold(UnixMillis::default());
+        self.image = None;
+        self.written = None;
+        self.changed = true;
+        self.passed.thrown = true;
+    }
+
     fn hold(&mut self, from: UnixMillis) {
         let ticket = self.image.as_ref().map_or(self.tickets, Session::next_ticket);
         self.tickets = ticket.next();
@@ -302,7 +377,8 @@ impl Engine for SessionEngine {
             Event::NotDurable(words) => {
                 self.log(words, turn);
                 self.passed.undurable = true;
-                self.throw_away();
+                self.readers.evict_all(&mut self.counters, turn);
+                self.discard();
                 if let Some(held) = &mut self.held {
                     held.from = turn.now.after(SYNC_RETRY);
                 }
@@ -312,22 +388,31 @@ impl Engine for SessionEngine {
                 self.disarmed();
                 self.log(format!("the alarm was not set: {words}"), turn);
             }
+            Event::Left(exchange) => drop(self.readers.forget(exchange, Ending::Gone, &mut self.counters, turn)),
+            Event::Full(exchanges) => exchanges.into_iter().for_each(|exchange| self.readers.is_full(exchange)),
+            Event::Room(exchange) => self.readers.has_room(exchange),
+            Event::Timer => {
+                self.timer = None;
+                self.readers.go_on();
+            }
             _ => {}
         }
+        self.readers.are_heard();
     }
 
     fn turn_over(&mut self, turn: &mut SessionTurn<'_>) {
         self.arm_next(turn);
+        self.serve_readers(turn);
         if !self.unfinished {
             self.sync(turn);
         }
+        self.set_timer(turn);
+        self.readers.are_heard();
     }
 
     fn throw_away(&mut self) {
-        self.hold(UnixMillis::default());
-        self.image = None;
-        self.written = None;
-        self.changed = true;
-        self.passed.thrown = true;
+        self.discard();
+        (self.armed, self.timer) = (None, None);
+        self.readers.tear();
     }
 }

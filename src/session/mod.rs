@@ -3,14 +3,26 @@
 //! * [`call`]: what a request asks. [`door`]: whose session it is. [`refuse`]: why it is refused.
 //! * [`reads`]: the snapshot, the status, and chunks in pages; [`stored`]: chunks from the rows.
 //! * [`engine`]: the image that is read from the rows, what is durable of it, and the alarm.
-//! * [`deployment`]: everything that the deployment says.
+//! * [`response`]: one open response. [`readers`]: all of them; [`drain`] feeds them, [`watch`] looks after them.
+//! * [`deployment`]: everything that the deployment says. [`turn`]: the types of a turn.
 
 pub mod call;
 pub mod deployment;
 pub mod door;
+mod drain;
+#[cfg(test)]
+mod drain_tests;
 pub mod engine;
 #[cfg(test)]
 mod engine_tests;
+pub mod readers;
 mod reads;
 pub mod refuse;
+pub mod response;
 pub mod stored;
+#[cfg(test)]
+mod testing;
+pub mod turn;
+mod watch;
+#[cfg(test)]
+mod watch_tests;

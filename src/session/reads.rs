@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::call::SessionCall;
 use super::door::Owned;
-use super::engine::{SessionEngine, SessionTurn};
+use super::engine::SessionEngine;
 use super::refuse::Refusal;
 use super::stored;
+use super::turn::SessionTurn;
 use crate::core::caller::Caller;
 use crate::core::counters::add;
 use crate::core::engine::answer::Answer;

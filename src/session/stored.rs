@@ -1,6 +1,6 @@
 //! Stored chunks, read from the rows a page at a time.
 
-use super::engine::Rows;
+use super::turn::Rows;
 use crate::core::frame;
 use crate::core::ids::Cursor;
 use crate::core::storage::StorageError;

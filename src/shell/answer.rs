@@ -1,14 +1,15 @@
 //! Finished answers: JSON, typed errors, and the heads of streams.
 
 use serde_json::{Map, Value};
-use web_sys::ReadableStream;
-use worker::{Headers, Response, ResponseBuilder, console_error};
+use worker::{Response, ResponseBuilder, console_error};
 
 use super::heart::response;
+use crate::core::engine::action::Head;
 use crate::core::engine::answer::Answer;
 use crate::core::error::{Code, Failure};
 use crate::core::ids::percent_encode;
 use crate::dialect::cors::RESUMABLE_STREAM_ID;
+use crate::session::response::Dialect;
 
 /// A JSON answer.
 pub fn json(status: u16, body: &Value) -> Response {
@@ -37,19 +38,6 @@ pub fn misconfigured(failure: &Failure) -> Response {
     explained(failure.code, &failure.internal, Map::new())
 }
 
-/// The head of an event stream. Proxies must neither compress nor buffer it (`spec/ai-sdk.md` A.9).
-fn event_headers(chat: bool) -> Headers {
-    let headers = Headers::new();
-    let _ = headers.set("content-type", "text/event-stream");
-    let _ = headers.set("cache-control", "no-cache, no-transform");
-    let _ = headers.set("x-accel-buffering", "no");
-    if chat {
-        let _ = headers.set("connection", "keep-alive");
-        let _ = headers.set("x-vercel-ai-ui-message-stream", "v1");
-    }
-    headers
-}
-
 /// Names the stream to clients that keep such a name to resume by (assistant-ui): the session's id. Bytes that a header cannot carry
 /// are escaped as in a path, where the same name stands.
 pub fn name_stream(response: &Response, session: &str) {
@@ -58,14 +46,10 @@ pub fn name_stream(response: &Response, session: &str) {
     let _ = response.headers().set(RESUMABLE_STREAM_ID, &name);
 }
 
-/// An event stream.
-pub fn events(stream: ReadableStream, chat: bool) -> Response {
-    ResponseBuilder::new().with_headers(event_headers(chat)).stream(stream)
-}
-
 /// An event stream that is over already.
-pub fn events_of(frames: &[u8], chat: bool) -> Response {
-    ResponseBuilder::new().with_headers(event_headers(chat)).fixed(frames.to_vec())
+pub fn events_of(frames: &[u8], dialect: Dialect) -> Response {
+    let Head { status, headers } = dialect.head();
+    response(Answer { status, headers, body: frames.to_vec() })
 }
 
 /// 204 without a body: nothing to resume.

@@ -1,7 +1,6 @@
 //! A response body bound by hand: a value stream whose `pull` only says that the client is hungry.
 //!
-//! High-water mark 0 and never `type: 'bytes'`, which would detach the buffer that readers share. `cancel` and the request's abort signal
-//! both report a client that is gone; either may come first, or neither.
+//! High-water mark 0 and never `type: 'bytes'`, which would detach the buffer that readers share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,27 +8,23 @@ use std::rc::Rc;
 use js_sys::{Object, Reflect, Symbol};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
-use web_sys::{AbortSignal, QueuingStrategy, ReadableStream, ReadableStreamDefaultController, UnderlyingSource};
+use web_sys::{QueuingStrategy, ReadableStream, ReadableStreamDefaultController, UnderlyingSource};
 
 use super::clock::sleep;
 use crate::core::time::Millis;
 
+/// A buffer up to this size, in bytes, is given to whoever has asked, without a look at what the stream still has queued: asking costs as much
+/// as giving, and a stream asks at most once more than it has room.
+const SMALL: usize = 16 * 1024;
+
 /// The writing end of a response body.
 pub struct Body {
     pen: Rc<Pen>,
-    abort: Option<(AbortSignal, Closure<dyn FnMut()>)>,
-    /// Whether a pull is reported.
-    listening: Rc<Cell<bool>>,
     _source: [Closure<dyn FnMut()>; 2],
 }
 
-/// Opens a body. `on_pull` is called when the client wants more and somebody listens, `on_gone` when it has left; neither may write to the
-/// body itself.
-pub fn open(
-    signal: Option<AbortSignal>,
-    on_pull: impl Fn() + 'static,
-    on_gone: impl Fn() + Clone + 'static,
-) -> Result<(ReadableStream, Body), JsValue> {
+/// Opens a body. `on_pull` is called when the client wants more, `on_gone` when it has left; neither may write to the body itself.
+pub fn open(on_pull: impl Fn() + 'static, on_gone: impl Fn() + 'static) -> Result<(ReadableStream, Body), JsValue> {
     let hungry = Rc::new(Cell::new(false));
     let started: Rc<RefCell<Option<ReadableStreamDefaultController>>> = Rc::default();
 
@@ -39,14 +34,14 @@ pub fn open(
             *slot = Some(controller.unchecked_into());
         }
     });
-    let listening = Rc::new(Cell::new(true));
-    let (flag, listens) = (Rc::clone(&hungry), Rc::clone(&listening));
+    let large = Rc::new(Cell::new(false));
+    let (flag, was_large) = (Rc::clone(&hungry), Rc::clone(&large));
     let begun: Rc<Cell<Begun>> = Rc::default();
     let (seen, breaks) = (Rc::clone(&begun), Rc::clone(&started));
     let pull: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(move || {
+        let controller = || breaks.try_borrow().ok().and_then(|slot| slot.clone());
         if seen.replace(Begun::Read) == Begun::Broken
-            && let Ok(controller) = breaks.try_borrow()
-            && let Some(controller) = controller.clone()
+            && let Some(controller) = controller()
         {
             // What carries the response may still hold its head back.
             return spawn_local(async move {
@@ -54,13 +49,15 @@ pub fn open(
                 fail(&controller);
             });
         }
-        flag.set(true);
-        if listens.get() {
-            on_pull();
+        // It may be pulled while chunks are still queued; then it is pulled again once they are gone.
+        let is_queued = |stream: ReadableStreamDefaultController| stream.desired_size().is_some_and(|size| size < 0.0);
+        if was_large.get() && controller().is_some_and(is_queued) {
+            return;
         }
+        flag.set(true);
+        on_pull();
     });
-    let left = on_gone.clone();
-    let cancel: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(left);
+    let cancel: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(on_gone);
 
     let source = UnderlyingSource::new();
     source.set_start(start.as_ref().unchecked_ref());
@@ -75,40 +72,14 @@ pub fn open(
         .and_then(|slot| slot.clone())
         .ok_or_else(|| JsValue::from_str("the stream did not start"))?;
 
-    let abort = match signal {
-        Some(signal) => {
-            let listener: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(on_gone);
-            signal.add_event_listener_with_callback("abort", listener.as_ref().unchecked_ref())?;
-            Some((signal, listener))
-        }
-        None => None,
-    };
-    let pen = Rc::new(Pen { controller, hungry, begun });
-    Ok((stream, Body { pen, abort, listening, _source: [pull, cancel] }))
+    let pen = Rc::new(Pen { controller, hungry, large, begun });
+    Ok((stream, Body { pen, _source: [pull, cancel] }))
 }
 
 impl Body {
-    /// Whether the client has asked for more than it was given.
-    pub fn is_hungry(&self) -> bool {
-        self.pen.is_hungry()
-    }
-
-    /// Whether to report pulls from now on: not while the client has all there is.
-    pub fn listen(&self, listening: bool) {
-        self.listening.set(listening);
-    }
-
     /// A handle for writing after every borrow has been dropped.
     pub fn pen(&self) -> Rc<Pen> {
         Rc::clone(&self.pen)
-    }
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        if let Some((signal, listener)) = &self.abort {
-            let _ = signal.remove_event_listener_with_callback("abort", listener.as_ref().unchecked_ref());
-        }
     }
 }
 
@@ -122,6 +93,8 @@ const ON_PURPOSE: &str = "body ended on purpose";
 pub struct Pen {
     controller: ReadableStreamDefaultController,
     hungry: Rc<Cell<bool>>,
+    /// Whether the last buffer was a large one.
+    large: Rc<Cell<bool>>,
     begun: Rc<Cell<Begun>>,
 }
 
@@ -152,17 +125,10 @@ impl Pen {
         self.hungry.get()
     }
 
-    /// Whether the stream itself wants more: it may have been pulled while chunks were still queued. If so it does not count as hungry
-    /// until it is pulled again, once they are gone.
-    pub fn has_room(&self) -> bool {
-        let room = self.hungry.get() && self.controller.desired_size().is_some_and(|size| size >= 0.0);
-        self.hungry.set(room);
-        room
-    }
-
-    /// Hands over a buffer, which may be shared with other bodies.
-    pub fn write(&self, bytes: &js_sys::Uint8Array) {
+    /// Hands over a buffer of this many bytes, which may be shared with other bodies.
+    pub fn write(&self, bytes: &js_sys::Uint8Array, size: usize) {
         self.hungry.set(false);
+        self.large.set(size > SMALL);
         let _ = self.controller.enqueue_with_chunk(bytes);
     }
 

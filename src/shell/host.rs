@@ -11,7 +11,8 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use thiserror::Error;
 use wasm_bindgen_futures::spawn_local;
-use worker::Env;
+use web_sys::Request;
+use worker::{Env, Response};
 
 use super::admissions::KnownAdmission;
 use super::bindings::ObjectStorage;
@@ -20,11 +21,11 @@ use super::heart::{Beside, Busy, Heart, done};
 use super::lease_watch::LeaseWatch;
 use super::production::{HeldRun, Production};
 use super::queue::HandedOn;
-use super::readers::Readers;
 use super::sql::ObjectConnection;
 use super::stored::KnownAttempts;
 use crate::core::command::Effects;
 use crate::core::engine::Engine;
+use crate::core::engine::ids::Exchange;
 use crate::core::log::Ticket;
 use crate::core::run::Fence;
 use crate::core::session::{Session, keep_alive};
@@ -33,7 +34,8 @@ use crate::core::storage::{Storage, StorageError};
 use crate::core::time::UnixMillis;
 use crate::model::ui_route::request::Forwarded;
 use crate::session::deployment::Deployment;
-use crate::session::engine::{Passed, Rows, SessionEngine};
+use crate::session::engine::{Passed, SessionEngine};
+use crate::session::turn::Rows;
 
 /// The session's memory could not be used in this turn.
 #[derive(Debug, Error)]
@@ -52,6 +54,16 @@ impl From<Busy> for HostError {
     }
 }
 
+/// A response that the engine has opened and whose head is held.
+pub struct Opened {
+    /// Whose.
+    pub request: Request,
+    /// Its name.
+    pub exchange: Exchange,
+    /// What leaves.
+    pub head: oneshot::Receiver<Response>,
+}
+
 /// One session in this object.
 pub struct Host {
     /// The session's id.
@@ -66,8 +78,8 @@ pub struct Host {
     pub storage: Rc<SqlStorage<ObjectConnection>>,
     /// The engine in its loop.
     pub heart: Rc<Heart<SessionEngine>>,
-    /// Open responses.
-    pub readers: Readers,
+    /// Responses whose heads are held.
+    pub opened: RefCell<Vec<Opened>>,
     /// The producer that lives in this object, if one does.
     pub production: RefCell<Option<Production>>,
     /// The watch over the lease of whoever writes the run.
@@ -105,7 +117,7 @@ impl Host {
             env,
             storage,
             heart: Rc::clone(&heart),
-            readers: Readers::default(),
+            opened: RefCell::default(),
             production: RefCell::new(None),
             lease_watch: RefCell::default(),
             held_run: RefCell::default(),
@@ -145,11 +157,6 @@ impl Host {
     /// Applies what a command decided, and publishes it once it is durable.
     pub fn persist(self: &Rc<Self>, effects: Effects) -> Result<(), HostError> {
         Ok(self.heart.turn(|engine, turn| engine.persist(&effects, turn))??)
-    }
-
-    /// Whether readers must wait for storage before they are given anything.
-    pub fn is_held(&self) -> bool {
-        self.heart.look(|engine, _| engine.is_held()).unwrap_or(true)
     }
 
     /// Waits until everything written so far is durable. What is written meanwhile may be read as well: the platform holds a finished
@@ -253,7 +260,6 @@ impl Host {
     fn follow(self: &Rc<Self>, passed: Passed) {
         if passed.undurable {
             drop(self.waiting.try_borrow_mut().map(|mut waiting| std::mem::take(&mut *waiting)));
-            self.evict_all();
         }
         if !passed.durable {
             return;
@@ -266,7 +272,6 @@ impl Host {
         }
         self.wake_watchers();
         self.flushed();
-        self.drain();
         self.pump();
     }
 }
@@ -284,7 +289,12 @@ impl Beside<SessionEngine> for Calls {
 
     fn after(&self, heart: &Rc<Heart<SessionEngine>>, at_once: bool) {
         let Some(host) = self.0.upgrade() else { return };
-        let Ok(passed) = heart.look(|engine, _| engine.take_passed()) else { return };
+        let passed = heart.look(|engine, _| (engine.take_passed(), engine.readers.take_changed()));
+        let Ok((passed, followers_changed)) = passed else { return };
+        if followers_changed && host.config.settings.detached.is_some() {
+            let noting = Rc::clone(&host);
+            host.spawn(async move { noting.followers_changed() });
+        }
         if passed.thrown {
             host.forget();
         }

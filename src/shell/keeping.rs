@@ -63,7 +63,8 @@ impl Host {
 
     /// Takes note of whether somebody follows the run.
     pub fn note_followers(self: &Rc<Self>) -> Result<(), HostError> {
-        match self.session(|session| session.followed(now(), !self.readers.is_empty()))? {
+        let followed = self.is_followed();
+        match self.session(|session| session.followed(now(), followed))? {
             Some(effects) => {
                 self.persist(effects)?;
                 self.arm_next();

@@ -312,7 +312,7 @@ impl Host {
     /// Flushes what is due.
     pub fn pump(self: &Rc<Self>) {
         let now = now();
-        let followed = !self.readers.is_empty();
+        let followed = self.is_followed();
         let Ok(mut slot) = self.production.try_borrow_mut() else { return };
         let Some(production) = slot.as_mut() else { return };
         let fence = production.fence.clone();

@@ -12,9 +12,8 @@ use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
 use crate::core::command::{Abandoned, Entry, Input, Keyed, StartRefused};
 use crate::core::ids::{MessageId, RequestKey, RunId};
-use crate::core::reader::Scope;
 use crate::core::run::Vocabulary;
-use crate::core::storage::{QueuedRow, RunRow, Storage, StorageError};
+use crate::core::storage::{QueuedRow, Storage, StorageError};
 use crate::model::ui_route::request::Forwarded;
 
 /// What requests hand on to chat routes, by the runs that wait. In memory only: it may hold a visitor's secrets.
@@ -119,15 +118,6 @@ impl Host {
         match self.session(|session| session.give_up_first())? {
             Some(effects) => self.persist(effects),
             None => Ok(()),
-        }
-    }
-
-    /// Responses that waited for a run of Helix chunks project them from its first one on.
-    fn readers_project(&self, run: &RunRow) {
-        let waits = |open: &super::readers::Open| *open.reader.scope() == Scope::Run(run.id.clone());
-        let waiting = self.readers.each(|id, open| waits(open).then_some(id));
-        for id in waiting {
-            self.readers.change(id, |open| open.projector = super::drain::projector_of_whole(run));
         }
     }
 }

@@ -74,6 +74,7 @@ impl<C> Cycle<C> {
     pub fn tell(&mut self, event: Event<C>) {
         self.has_news |= match &event {
             Event::Room(exchange) => self.registry.misses_something(*exchange),
+            Event::Full(_) => false,
             _ => true,
         };
         self.events.push_back(event);
@@ -85,7 +86,8 @@ impl<C> Cycle<C> {
         self.registry.awaits(exchange);
     }
 
-    /// Whether something was told that is worth a turn. Room for a response for which there is nothing more waits for whatever comes next.
+    /// Whether something was told that is worth a turn. Room for a response for which there is nothing more waits for whatever comes next,
+    /// and so does the lack of it.
     pub fn has_news(&self) -> bool {
         self.has_news
     }

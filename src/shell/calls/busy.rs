@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use web_sys::Request;
 
 use super::Answer;
-use super::refusals::{Refusal, committed, facts, unopened};
+use super::refusals::{Refusal, committed, facts};
 use crate::core::busy::{Meets, OnBusy, Sender, Ways, meets};
 use crate::core::caller::Caller;
 use crate::core::command::Keyed;
@@ -18,11 +18,10 @@ use crate::core::storage::{MessagePlace, QueuedRow};
 use crate::dialect::ui::identity::{answered, content_hash};
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::OPENING;
-use crate::shell::answer;
+use crate::session::response::{Dialect, Opening};
 use crate::shell::clock::{now, random_text};
 use crate::shell::entry::{Entered, Entry};
 use crate::shell::host::Host;
-use crate::shell::readers::{Dialect, Opening};
 use crate::shell::request::{header, is_aware};
 
 /// The header by which a request chooses.
@@ -164,12 +163,12 @@ impl Host {
             reader: reader?,
             lens: Lens { aware: is_aware(request), ..Lens::default() },
             projector: None,
-            prefix: OPENING,
+            prefix: OPENING.to_vec(),
             finish_sent: false,
             content_sent: false,
             holds_lead,
+            held: true,
         };
-        let stream = self.open_reader(request.signal().into(), opening);
-        Ok(answer::events(stream.map_err(unopened)?, true))
+        Ok(self.open_reader(request, opening)?)
     }
 }

@@ -20,12 +20,10 @@ mod wire;
 use std::rc::Rc;
 
 use web_sys::Request;
-use worker::{Response, ResponseBody};
+use worker::Response;
 
 use super::answer;
-use super::clock::turn;
 use super::host::Host;
-use super::request::header;
 use crate::core::caller::Caller;
 use crate::core::engine::event::{Ask, Headers};
 use crate::core::error::Code;
@@ -83,7 +81,7 @@ impl Host {
             Call::Run(run, deed) => self.run_deed(&caller, request, query, &run, deed).await,
             Call::Seam => self.seam(request, query).await,
         };
-        let response = self.sent(request, answered.unwrap_or_else(|refusal| self.refused(&refusal))).await;
+        let response = self.sent(request, answered.map_err(|refusal| self.refused(&refusal))).await;
         if resumable {
             answer::name_stream(&response, &self.name);
         }
@@ -93,19 +91,6 @@ impl Host {
     /// Whoever may begin a session is let in before anything of theirs is read.
     fn may_begin(&self, caller: &Caller) -> Result<(), Refusal> {
         Ok(self.session(|session| Owned::or_begins(session, caller).map(drop))??)
-    }
-
-    /// The response as it leaves: one whose body is broken before its first byte is a typed status.
-    async fn sent(self: &Rc<Self>, request: &Request, response: Response) -> Response {
-        let ResponseBody::Stream(stream) = response.body() else { return response };
-        let stream = stream.clone();
-        // What this turn has begun says first whether it can go on.
-        turn().await;
-        let asked = header(request, "x-test-break").filter(|_| self.config.settings.test_seams);
-        if asked.as_deref() == Some("early") {
-            self.evict_all();
-        }
-        self.sends(&stream).map_or(response, answer::error)
     }
 
     /// Whether the request may be the word of the running run's producer: then it is heard before the settling that its silence would

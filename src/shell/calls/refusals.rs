@@ -8,7 +8,6 @@ use crate::core::ids::Cursor;
 pub(super) use crate::session::refuse::{Refusal, facts};
 use crate::shell::heart::response;
 use crate::shell::host::{Host, HostError};
-use crate::shell::readers::ReaderError;
 use crate::shell::request::BodyError;
 
 impl Host {
@@ -57,12 +56,5 @@ pub(super) fn unread(error: &BodyError, limit: usize) -> Refusal {
         BodyError::TooLarge(size) => Refusal::TooLarge { limit, size: *size },
         BodyError::NotJson => Refusal::Coded(Code::ValidationMediaType),
         BodyError::Broken => Refusal::Invalid("the body could not be read".to_owned()),
-    }
-}
-
-pub(super) fn unopened(error: ReaderError) -> Refusal {
-    match error {
-        ReaderError::Host(error) => error.into(),
-        ReaderError::Stream(error) => Refusal::Failed(crate::shell::bindings::error_text(&error)),
     }
 }

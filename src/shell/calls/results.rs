@@ -29,6 +29,7 @@ use crate::dialect::ui::tool_result::{
     has_call, is_late, pending, waits,
 };
 use crate::dialect::ui::tool_submit::{Submitted, parse_tool_result};
+use crate::session::response::Dialect;
 use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
 use crate::shell::entry::Entry;
@@ -81,7 +82,7 @@ impl Host {
             Taken::Partly(message) if all_answered(&run, &message) => {
                 self.goes_on_outside(caller, request, &run, &message).await
             }
-            Taken::Partly(_) => Ok(answer::events_of(DONE, true)),
+            Taken::Partly(_) => Ok(answer::events_of(DONE, Dialect::Chat)),
             Taken::Continues(run, message) => self.first_response(request, &run, Some(&message)).map_err(committed),
         }
     }
@@ -98,7 +99,7 @@ impl Host {
             if !answers.is_empty() {
                 let held = sent.get("id").and_then(Value::as_str).unwrap_or_default();
                 return match self.take_answers(caller, entry, &run, stored, &answers, executor)? {
-                    Taken::Partly(_) => Ok(answer::events_of(DONE, true)),
+                    Taken::Partly(_) => Ok(answer::events_of(DONE, Dialect::Chat)),
                     Taken::Continues(run, message) => {
                         self.under_held_id(request, &run, held, &message).map_err(committed)
                     }
@@ -214,7 +215,7 @@ impl Host {
             Lacks::Nothing if run.status == RunStatus::SuspendedClientTool && all_answered(&run, stored) => {
                 self.goes_on_outside(caller, request, &run, stored).await
             }
-            Lacks::Nothing if run.status != RunStatus::Running => Ok(answer::events_of(DONE, true)),
+            Lacks::Nothing if run.status != RunStatus::Running => Ok(answer::events_of(DONE, Dialect::Chat)),
             Lacks::Nothing if own > 0 => self.behind_held(request, run, stored),
             Lacks::Nothing | Lacks::Run if run.entry == EntryKind::ToolResult => {
                 self.from_start(request, &run, Some(stored))
@@ -242,7 +243,7 @@ impl Host {
                 Some(run) if run.id != paused.id && run.message_index == paused.message_index => {
                     return self.first_response(request, &run, Some(message)).map_err(committed);
                 }
-                _ => return Ok(answer::events_of(DONE, true)),
+                _ => return Ok(answer::events_of(DONE, Dialect::Chat)),
             }
             let moved = self.moved();
             if let Either::Right(_) = select(select(moved, sleep(left)), Box::pin(leaving.left())).await {

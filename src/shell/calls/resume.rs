@@ -7,7 +7,7 @@ use futures::future::select;
 use serde_json::Value;
 use web_sys::Request;
 
-use super::refusals::{Refusal, history_unread, unopened};
+use super::refusals::{Refusal, history_unread};
 use super::{Answer, cursor_of};
 use crate::core::caller::Caller;
 use crate::core::chunk::Chunk;
@@ -28,10 +28,10 @@ use crate::dialect::ui::reopen::reopen;
 use crate::dialect::ui::replay::{owned_calls, prefix};
 use crate::dialect::ui::response::{OPENING, OPENING_CHUNKS, synthesise};
 use crate::model::agent::Agent;
+use crate::session::response::{Dialect, Opening};
 use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
 use crate::shell::host::{Host, HostError};
-use crate::shell::readers::{Dialect, Opening};
 use crate::shell::request::{Leaving, header, is_aware};
 
 /// A chat response, once it is known where it begins and what it says first.
@@ -345,13 +345,13 @@ impl Host {
             reader,
             lens,
             projector,
-            prefix: &first,
+            prefix: first,
             finish_sent,
             content_sent: content,
             holds_lead,
+            held: true,
         };
-        let stream = self.open_reader(request.signal().into(), opening);
-        Ok(answer::events(stream.map_err(unopened)?, true))
+        Ok(self.open_reader(request, opening)?)
     }
 
     /// Whether a stock client sees nothing of a reply before its first part: behind a chat route, as when it calls the route itself. A

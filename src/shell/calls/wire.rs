@@ -5,7 +5,7 @@ use std::rc::Rc;
 use web_sys::Request;
 use worker::Response;
 
-use super::refusals::{Refusal, unopened};
+use super::refusals::Refusal;
 use super::{Answer, cursor_of};
 use crate::core::caller::Caller;
 use crate::core::counters::add;
@@ -16,9 +16,9 @@ use crate::dialect::route::query_value;
 use crate::dialect::ui::lens::Lens;
 use crate::dialect::ui::response::OPENING;
 use crate::dialect::wire;
+use crate::session::response::{Dialect, Opening};
 use crate::shell::answer;
 use crate::shell::host::Host;
-use crate::shell::readers::{Dialect, Opening};
 use crate::shell::request::header;
 
 impl Host {
@@ -57,18 +57,18 @@ impl Host {
             reader,
             lens: Lens::default(),
             projector: None,
-            prefix: OPENING,
+            prefix: OPENING.to_vec(),
             finish_sent: false,
             content_sent: false,
             holds_lead: false,
+            held: true,
         };
-        let stream = self.open_reader(request.signal().into(), opening);
-        Ok(answer::events(stream.map_err(unopened)?, false))
+        Ok(self.open_reader(request, opening)?)
     }
 
     /// A response that says only that what the cursor asks for is gone.
     fn truncated(&self, floor: Cursor) -> Response {
         self.count(|counters| add(&mut counters.truncated, 1));
-        answer::events_of(&wire::truncated(floor), false)
+        answer::events_of(&wire::truncated(floor), Dialect::Wire)
     }
 }

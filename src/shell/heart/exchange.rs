@@ -50,7 +50,6 @@ impl<E: Engine + 'static> Heart<E> {
     }
 
     /// A request that a call beside the engine answers through it.
-    #[expect(dead_code, reason = "the responses that follow the log are the next to open through it")]
     pub fn adopts(self: &Rc<Self>, request: &Request) -> (Exchange, oneshot::Receiver<Response>) {
         let (exchange, answered) = self.begins(request);
         if let Ok(mut cycle) = self.cycle.try_borrow_mut() {
@@ -109,7 +108,6 @@ impl<E: Engine + 'static> Heart<E> {
     pub(super) fn open(self: &Rc<Self>, exchange: Exchange, head: Head) {
         let (wants, leaves) = (Rc::downgrade(self), Rc::downgrade(self));
         let opened = body::open(
-            None,
             move || {
                 if let Some(heart) = wants.upgrade() {
                     heart.has_room(exchange);
@@ -153,7 +151,7 @@ impl<E: Engine + 'static> Heart<E> {
         for exchange in to {
             let pen = self.channels.look(*exchange, |channel| channel.body.as_ref().map(Body::pen));
             let Some(pen) = pen.flatten() else { continue };
-            pen.write(&shared);
+            pen.write(&shared, bytes.len());
             if !pen.is_hungry() {
                 full.push(*exchange);
             }

@@ -21,7 +21,8 @@ use rejoin::core::storage::{Storage, StorageError};
 use rejoin::core::time::Millis;
 use rejoin::dialect::wire;
 use rejoin::session::call::SessionCall;
-use rejoin::session::engine::{Rows, SessionEngine};
+use rejoin::session::engine::SessionEngine;
+use rejoin::session::turn::Rows;
 use serde_json::json;
 
 /// How long a producer may be silent.
