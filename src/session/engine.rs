@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use super::admissions::Admissions;
 use super::call::SessionCall;
 use super::deployment::Deployment;
 use super::drain::Drain;
@@ -48,6 +49,8 @@ pub struct SessionEngine {
     deployment: Rc<Deployment>,
     log_name: String,
     image: Option<Session>,
+    /// What is known of the run that a producer outside writes.
+    admissions: Admissions,
     /// The first ticket that no image has handed out.
     tickets: Ticket,
     /// The newest ticket that was written under.
@@ -93,6 +96,7 @@ impl SessionEngine {
             deployment,
             log_name,
             image: None,
+            admissions: Admissions::default(),
             tickets: Ticket::FIRST,
             newest: None,
             written: None,
@@ -138,6 +142,11 @@ impl SessionEngine {
             self.image = Some(self.load(now, storage)?);
         }
         self.loaded().ok_or(StorageError::Short("the session was not read"))
+    }
+
+    /// The session, if it was read, and what is known of the run that a producer outside writes.
+    pub fn admissions(&mut self) -> Option<(&Session, &mut Admissions)> {
+        Some((self.image.as_ref()?, &mut self.admissions))
     }
 
     /// The session, if it was read.
@@ -350,6 +359,7 @@ impl SessionEngine {
     fn discard(&mut self) {
         self.hold(UnixMillis::default());
         self.image = None;
+        self.admissions.forget();
         self.written = None;
         self.changed = true;
         self.passed.thrown = true;

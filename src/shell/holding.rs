@@ -21,6 +21,7 @@ use crate::core::time::Millis;
 use crate::dialect::ui::held_answers::{Held, Settled, settle};
 use crate::dialect::ui::tool_result::Answer;
 use crate::model::agent::Agent;
+use crate::session::messages;
 
 impl Host {
     /// Everything that the run has said is stored and durable, so that its clients are shown it.
@@ -52,11 +53,11 @@ impl Host {
 
     /// The answers that are held.
     pub fn held(&self) -> Result<Vec<Held>, HostError> {
-        self.session(|session| session.held().iter().filter_map(|row| Held::parse(&row.json)).collect())
+        self.session(|session| messages::held(session))
     }
 
     pub(super) fn held_answers(&self) -> Vec<Answer> {
-        self.held().unwrap_or_default().into_iter().map(|held| held.answer).collect()
+        self.session(|session| messages::held_answers(session)).unwrap_or_default()
     }
 
     /// Holds answers to the calls of the run that is writing, and what their request hands on to the run that goes on.

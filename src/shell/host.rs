@@ -14,7 +14,6 @@ use wasm_bindgen_futures::spawn_local;
 use web_sys::Request;
 use worker::{Env, Response};
 
-use super::admissions::KnownAdmission;
 use super::bindings::ObjectStorage;
 use super::clock::now;
 use super::heart::{Beside, Busy, Heart, done};
@@ -90,8 +89,6 @@ pub struct Host {
     pub held_forward: RefCell<Option<Forwarded>>,
     /// What is known of a run's attempts.
     pub attempts: RefCell<KnownAttempts>,
-    /// What is known of the run that a producer outside writes.
-    pub known_admission: RefCell<KnownAdmission>,
     object: ObjectStorage,
     /// Requests that answer once everything written before them is durable.
     waiting: RefCell<Vec<(Ticket, oneshot::Sender<()>)>>,
@@ -123,7 +120,6 @@ impl Host {
             held_run: RefCell::default(),
             held_forward: RefCell::default(),
             attempts: RefCell::default(),
-            known_admission: RefCell::default(),
             object,
             waiting: RefCell::default(),
             watching: RefCell::default(),
@@ -139,9 +135,10 @@ impl Host {
         self.read()?.loaded().map(command).ok_or(HostError::Busy)
     }
 
+    /// The engine, its session loaded.
     // Apart from its callers, of which the bundle would otherwise hold one copy each.
     #[inline(never)]
-    fn read(&self) -> Result<RefMut<'_, SessionEngine>, HostError> {
+    pub fn read(&self) -> Result<RefMut<'_, SessionEngine>, HostError> {
         let (now, producing) = (now(), self.is_producing());
         let mut engine = self.heart.engine()?;
         engine.producing = producing;
@@ -193,7 +190,6 @@ impl Host {
 
     /// The memory was thrown away, and with it what was known from its rows.
     fn forget(&self) {
-        self.forget_admission();
         if let Ok(mut known) = self.attempts.try_borrow_mut() {
             *known = None;
         }

@@ -132,7 +132,7 @@ impl Host {
         let mut records: Vec<Record> = Vec::new();
         let mut bad = None;
         for (index, value) in fresh.into_iter().enumerate() {
-            if let Err(reason) = self.admit(&mut admission, value, &mut records) {
+            if let Err(reason) = self.admit(&mut admission, value, &mut records)? {
                 let before = usize::try_from(first.saturating_sub(body)).unwrap_or(usize::MAX);
                 bad = Some(Refused { index: index.saturating_add(known).saturating_add(before), reason });
                 break;

@@ -29,6 +29,7 @@ use crate::dialect::route::query_value;
 use crate::dialect::ui::held_answers::settle;
 use crate::dialect::ui::tool_result::pending;
 use crate::model::push_agent::result;
+use crate::session::admissions::{self, last_commit};
 use crate::shell::answer;
 use crate::shell::clock::{now, sleep};
 use crate::shell::host::Host;
@@ -142,7 +143,8 @@ impl Host {
     /// The fold at a place that lies behind the run already.
     fn folded_through(&self, row: &RunRow, through: Cursor) -> Result<Folded, NotWhole> {
         let past = RunRow { end: Some(through), ..row.clone() };
-        self.read_admission(&past).map_err(|_| NotWhole::NoSuchPlace)?.through(through)
+        let read = self.session(|session| admissions::read(session, &*self.storage, &past));
+        read.ok().and_then(Result::ok).ok_or(NotWhole::NoSuchPlace)?.through(through)
     }
 
     /// `POST …/renew`.
@@ -229,7 +231,7 @@ impl Host {
             records.extend(admission.answered(&self.held_answers()).into_iter().flat_map(Admitted::records));
         }
         records.extend(admission.close(broken).into_iter().flat_map(Admitted::records));
-        records.extend(if own { None } else { self.last_commit(&admission) });
+        records.extend(if own { None } else { last_commit(&admission) });
         let effects = self.write_with_room(|session| {
             session.finish_pushed(now(), fence, outcome, &records, (number, result.clone()))
         });

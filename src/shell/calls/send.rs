@@ -17,11 +17,12 @@ use crate::core::error::Code;
 use crate::core::ids::{MessageId, RequestKey};
 use crate::core::run::{RunStatus, Vocabulary};
 use crate::core::session::queue::Waits;
-use crate::core::storage::{MessagePlace, RunRow, Storage, StorageError};
+use crate::core::storage::{MessagePlace, RunRow, Storage};
 use crate::dialect::ui::identity::{Place, Standing, content_hash, regenerate_keeps, standing};
 use crate::dialect::ui::request::{ChatBody, EntryKind, classify};
 use crate::dialect::ui::sanitise::sanitise_message;
 use crate::dialect::ui::tool_result::{ABANDONED, abandon, pending};
+use crate::session::messages;
 use crate::shell::entry::{Entered, Entry};
 use crate::shell::host::{Host, HostError};
 use crate::shell::production::{Continued, Launch, NotStarted};
@@ -315,14 +316,12 @@ impl Host {
 
     /// A run's message as far as it is committed; `None` while nothing of it is.
     pub fn message_of(&self, run: &RunRow) -> Result<Option<Value>, HostError> {
-        let count = self.session(|session| session.message_count())?;
-        (run.message_index < count).then(|| self.stored_message(run.message_index)).transpose()
+        Ok(self.session(|session| messages::of_run(session, &*self.storage, run))??)
     }
 
     /// A committed message.
     pub fn stored_message(&self, index: u32) -> Result<Value, HostError> {
-        let row = self.storage.message_at(index)?.ok_or(StorageError::Short("a message is missing"))?;
-        Ok(serde_json::from_str(&row.json).map_err(|_| StorageError::Corrupt("message.json"))?)
+        Ok(messages::at(&*self.storage, index)?)
     }
 }
 

@@ -44,7 +44,7 @@ impl<E: Engine + 'static> Heart<E> {
     /// Asks the engine, and waits for the answer, or for the head of the response.
     pub async fn ask(self: &Rc<Self>, request: &Request, ask: Ask<E::Call>) -> Response {
         let (exchange, answered) = self.begins(request);
-        self.tell(Event::Asked { exchange, ask: Box::new(ask) });
+        self.tell_quietly(Event::Asked { exchange, ask: Box::new(ask) });
         self.turn_at_once();
         answered.await.unwrap_or_else(|_| response(Answer::error(Code::FrameworkInternalError)))
     }
