@@ -105,7 +105,7 @@ pub fn must_hold<S: Subject + Sync>(subject: &S) {
     );
     if let Some((seed, violation)) = found {
         eprintln!("{}", trace_of(subject, *seed));
-        panic!("seed {seed} of {}: {violation}\nagain: make sim COUNT=1 SEED={seed}", S::NAME);
+        panic!("seed {seed} of {0}: {violation}\nagain: make sim COUNT=1 SEED={seed} SUBJECT={0}", S::NAME);
     }
     if count == 1 {
         eprintln!("{}", trace_of(subject, seed));

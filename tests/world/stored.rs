@@ -2,14 +2,16 @@
 
 use std::cell::Cell;
 
-use rejoin::core::ids::{CheckpointId, Cursor, RequestKey, RunId};
+use rejoin::core::ids::{CheckpointId, Cursor, MessageId, RequestKey, RunId};
 use rejoin::core::retention::Kept;
+use rejoin::core::run::StreamStatus;
 use rejoin::core::storage::double::Double;
 use rejoin::core::storage::native::Native;
 use rejoin::core::storage::sql::SqlStorage;
 use rejoin::core::storage::{
-    Block, CheckpointRow, MessagePlace, MessageRow, RunRow, Storage, StorageError, Stored, Write,
+    Block, CheckpointRow, MessagePlace, MessageRow, RunRow, SessionRow, Storage, StorageError, Stored, Write,
 };
+use rejoin::core::time::UnixMillis;
 
 use crate::disk::{Disk, Mishap, Planned};
 
@@ -183,4 +185,55 @@ impl<S: Revocable> Storage for Faulty<S> {
     fn counts(&self) -> Result<Vec<(String, u64)>, StorageError> {
         self.read()?.counts()
     }
+}
+
+#[test]
+fn both_disks_lose_the_same_in_a_crash() {
+    let session = |salt: &str| {
+        Write::Session(SessionRow {
+            owner: None,
+            salt: salt.into(),
+            created: UnixMillis::new(1),
+            floor: Cursor::START,
+            run: None,
+            status: StreamStatus::Ended,
+        })
+    };
+    let message = |index: u32| {
+        let id = MessageId::new(format!("m{index}"));
+        Write::Message(MessageRow { index, id, role: "user".into(), run: None, json: "{}".into() })
+    };
+    let mut disks: [Box<dyn Disk<dyn Storage>>; 2] =
+        [Box::new(Faulty::<Double>::new()), Box::new(Faulty::<SqlStorage<Native>>::new())];
+    let told = disks.each_mut().map(|disk| {
+        let mut told = Vec::new();
+        let mut look = |disk: &mut Box<dyn Disk<dyn Storage>>| {
+            let rows = disk.storage();
+            told.push(format!("{} {:?} {:?}", disk.written(), rows.load(), rows.message_at(2)));
+        };
+        assert!(disk.storage().apply(&[session("a")]).is_ok());
+        assert!(disk.storage().apply(&[message(0), message(1)]).is_ok());
+        for mishap in [Mishap::Before, Mishap::After] {
+            disk.plan(Some(mishap));
+            assert!(disk.storage().apply(&[message(2)]).is_err());
+            look(disk);
+        }
+        disk.plan(Some(Mishap::Read));
+        assert!(disk.storage().load().is_err());
+        // The last one is gone, then another is written in its place, and the first is left.
+        disk.crash(2);
+        look(disk);
+        assert!(disk.storage().apply(&[session("b"), message(2)]).is_ok());
+        look(disk);
+        disk.crash(2);
+        look(disk);
+        disk.erase();
+        look(disk);
+        told
+    });
+    assert_eq!(told[0], told[1]);
+    assert!(told[0][0].starts_with("2 ") && told[0][1].starts_with("3 "), "{told:?}");
+    assert_ne!(told[0][2], told[0][3]);
+    assert_eq!(told[0][2], told[0][4]);
+    assert!(told[0][5].starts_with("0 Ok(None)"), "{told:?}");
 }
