@@ -85,7 +85,8 @@ impl Action {
             Self::Erase => 2,
             Self::Open { .. } => 3,
             Self::Give { .. } => 4,
-            Self::Close(_) | Self::Break(_) => 5,
+            // With its answer the request is gone.
+            Self::Close(_) | Self::Break(_) | Self::Take { want: Want::Nothing, .. } => 5,
             Self::Answer { .. } => 6,
             Self::Take { .. } => 7,
             Self::Fetch { .. } | Self::ReadOn(_) | Self::Abort(_) => 8,
@@ -120,7 +121,7 @@ pub enum Want {
     Next,
     /// All of it, unless it is larger than this many bytes.
     Whole(usize),
-    /// None of it: it is taken while the answer is on its way and thrown away.
+    /// None of it: it is taken while the answer is on its way and thrown away. Nothing is told of it.
     Nothing,
 }
 

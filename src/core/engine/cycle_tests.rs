@@ -262,16 +262,16 @@ fn a_request_is_not_lost_while_its_body_is_awaited() {
 }
 
 #[test]
-fn a_body_that_nobody_wants_is_taken_behind_its_answer() {
+fn a_body_that_nobody_wants_is_taken_before_its_answer_leaves() {
     let mut driver = Driver::default();
     let nothing = Action::Take { exchange: x(1), want: Want::Nothing };
     assert_eq!(
         driver.asked(1, Say::These(vec![nothing, answer(1, 413)])),
-        [answer(1, 413), Action::Take { exchange: x(1), want: Want::Nothing }]
+        [Action::Take { exchange: x(1), want: Want::Nothing }, answer(1, 413)]
     );
     // It is no promise of an end.
     let nothing = Action::Take { exchange: x(2), want: Want::Nothing };
-    assert_eq!(driver.asked(2, Say::These(vec![nothing]))[0], lost(2));
+    assert!(driver.asked(2, Say::These(vec![nothing])).contains(&lost(2)));
     // More of a body that was answered is not wanted.
     let next = Action::Take { exchange: x(3), want: Want::Next };
     driver.engine.over = vec![answer(3, 200)];

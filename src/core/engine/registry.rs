@@ -127,8 +127,8 @@ impl Registry {
                 });
                 return !to.is_empty();
             }
-            // It goes on behind the answer.
-            Action::Take { want: Want::Nothing, .. } => true,
+            // It is no promise of an end.
+            Action::Take { exchange, want: Want::Nothing } => return self.is_owed(*exchange),
             Action::Take { exchange, .. } => {
                 self.awaits(*exchange);
                 // A body may be read while its response is open.

@@ -175,6 +175,8 @@ impl<E: Engine + 'static> Heart<E> {
 
     pub(super) fn take(self: &Rc<Self>, exchange: Exchange, want: Want) {
         let Some(request) = self.channels.look(exchange, |channel| Clone::clone(&channel.request)) else { return };
+        // At once: with its answer the request is gone.
+        let unwanted = if want == Want::Nothing { self.reader(exchange, &request) } else { None };
         let heart = Rc::clone(self);
         spawn_local(async move {
             let news = match want {
@@ -185,10 +187,10 @@ impl<E: Engine + 'static> Heart<E> {
                 },
                 Want::Next => heart.next(exchange, &request).await,
                 Want::Nothing => {
-                    if let Some(reader) = heart.reader(exchange, &request) {
+                    if let Some(reader) = unwanted {
                         discard(&reader, Farewell::STREAMED).await;
                     }
-                    BodyNews::End
+                    return;
                 }
             };
             heart.tell(Event::Body { exchange, news });
