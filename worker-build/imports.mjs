@@ -39,7 +39,6 @@ const STILL_TO_MOVE = [
   'shell/calls/runs_append.rs',
   'shell/calls/runs_end.rs',
   'shell/calls/send.rs',
-  'shell/calls/wire.rs',
   'shell/config.rs',
   'shell/entry.rs',
   'shell/follower.rs',

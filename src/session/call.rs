@@ -28,9 +28,11 @@ impl SessionCall {
 
     /// A cursor of the query.
     pub(super) fn cursor(&self, name: &str) -> Result<Option<Cursor>, Refusal> {
-        self.value(name)
-            .map(|text| cursor::parse(&text))
-            .transpose()
-            .map_err(|error| Refusal::Invalid(error.to_string()))
+        self.value(name).map(|text| Self::cursor_of(&text)).transpose()
+    }
+
+    /// A cursor as a client writes it.
+    pub(super) fn cursor_of(text: &str) -> Result<Cursor, Refusal> {
+        cursor::parse(text).map_err(|error| Refusal::Invalid(error.to_string()))
     }
 }

@@ -329,14 +329,19 @@ impl SessionEngine {
     fn asked(&mut self, exchange: Exchange, ask: &Ask<SessionCall>, turn: &mut SessionTurn<'_>) {
         let Ask { call, caller, .. } = ask;
         let answered = match call.call {
-            Call::ChatSnapshot => self.snapshot(caller, call, false, turn),
-            Call::WireSnapshot => self.snapshot(caller, call, true, turn),
-            Call::Info => self.info(caller, turn),
-            Call::Chunks => self.chunks(caller, call, turn),
+            Call::ChatSnapshot => self.snapshot(caller, call, false, turn).map(Some),
+            Call::WireSnapshot => self.snapshot(caller, call, true, turn).map(Some),
+            Call::Info => self.info(caller, turn).map(Some),
+            Call::Chunks => self.chunks(caller, call, turn).map(Some),
+            Call::Sse => self.sse(exchange, ask, turn),
             // The calls that stand beside the engine never ask it.
             _ => Err(Refusal::Failed("no call of the engine".to_owned())),
         };
-        let answer = answered.unwrap_or_else(|refusal| self.refused(&refusal, turn));
+        let answer = match answered {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return,
+            Err(refusal) => self.refused(&refusal, turn),
+        };
         match self.unconfirmed() {
             Some(ticket) => {
                 let otherwise = Refusal::Unread(StorageError::Failed("the writes were not confirmed".to_owned()));

@@ -34,8 +34,6 @@ impl Host {
         opened??;
         let request = Clone::clone(request);
         self.opened.try_borrow_mut().map_err(|_| HostError::Busy)?.push(Opened { request, exchange, head });
-        // A run that nobody followed may have waited longer than a followed one does.
-        self.pump_soon();
         Ok(gone())
     }
 
@@ -84,9 +82,13 @@ impl Host {
 
     /// Somebody has begun to follow, or nobody does any more.
     pub fn followers_changed(self: &Rc<Self>) {
-        if let Err(error) = self.note_followers() {
+        if self.config.settings.detached.is_some()
+            && let Err(error) = self.note_followers()
+        {
             console_error!("session {}: {error}", self.log_name);
         }
+        // A run that nobody followed may have waited longer than a followed one does.
+        self.pump();
     }
 }
 

@@ -287,9 +287,9 @@ impl Beside<SessionEngine> for Calls {
         let Some(host) = self.0.upgrade() else { return };
         let passed = heart.look(|engine, _| (engine.take_passed(), engine.readers.take_changed()));
         let Ok((passed, followers_changed)) = passed else { return };
-        if followers_changed && host.config.settings.detached.is_some() {
-            let noting = Rc::clone(&host);
-            host.spawn(async move { noting.followers_changed() });
+        if followers_changed {
+            let told = Rc::clone(&host);
+            host.spawn(async move { told.followers_changed() });
         }
         if passed.thrown {
             host.forget();

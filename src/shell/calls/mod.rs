@@ -3,7 +3,6 @@
 //! * [`send`]: a chat POST; [`busy`]: one that finds a reply under way. [`results`]: answers to a suspended run's calls. [`resume`]: responses that follow what is there.
 //! * [`control`]: stop, retry and delete.
 //! * [`runs`], [`runs_append`] and [`runs_end`]: what producers outside ask.
-//! * [`wire`]: `/sse`. What is read without following it, the engine answers.
 //! * [`refusals`]: why a call is refused.
 
 mod busy;
@@ -15,7 +14,6 @@ mod runs;
 mod runs_append;
 mod runs_end;
 mod send;
-mod wire;
 
 use std::rc::Rc;
 
@@ -24,6 +22,7 @@ use worker::Response;
 
 use super::answer;
 use super::host::Host;
+use super::request::header;
 use crate::core::caller::Caller;
 use crate::core::engine::event::{Ask, Headers};
 use crate::core::error::Code;
@@ -68,15 +67,16 @@ impl Host {
             Call::Send => self.send(&caller, request, query).await,
             Call::Attach => self.attach(&caller, request).await,
             Call::Reconnect => self.reconnect(&caller, request, query).await,
-            Call::ChatSnapshot | Call::WireSnapshot | Call::Info | Call::Chunks => {
+            Call::ChatSnapshot | Call::WireSnapshot | Call::Info | Call::Chunks | Call::Sse => {
                 let call = SessionCall { call, query: query.to_owned() };
-                Ok(self.heart.ask(request, Ask { call, caller, headers: Headers::default() }).await)
+                let named = |name: &str| Some((name.to_owned(), header(request, name)?));
+                let headers = Headers::new(named("last-event-id").into_iter().collect());
+                Ok(self.heart.ask(request, Ask { call, caller, headers }).await)
             }
             Call::Stop => self.stop(&caller, request).await,
             Call::ToolResult => self.tool_result(&caller, request).await,
             Call::Retry => self.retry(&caller, request, query).await,
             Call::Delete => self.delete(&caller).await,
-            Call::Sse => self.sse(&caller, request, query),
             Call::OpenRun => self.open_run(&caller, request).await,
             Call::Run(run, deed) => self.run_deed(&caller, request, query, &run, deed).await,
             Call::Seam => self.seam(request, query).await,
