@@ -36,7 +36,7 @@ export function useRejoinRuntime(origin, id, seed, { onOpened, onDrop, ...option
         const stop = () => fetch(`${session}/stop`, { method: 'POST' }).catch(() => {})
         init.signal?.addEventListener('abort', () => leaves.current || (stopped = stop()))
         const answer = await fetch(url, init)
-        onOpened?.()
+        setTimeout(() => onOpened?.()) // once the SDK has taken the answer, which sets the chat's status
         return answer
       },
     })

@@ -31,7 +31,7 @@ export function openChat(origin, id, { headers, ...options } = {}) {
       },
       async fetch(...request) {
         const answer = await fetch(...request)
-        isOpened()
+        setTimeout(isOpened) // once the SDK has taken the answer, which sets the chat's status
         return answer
       },
     }),

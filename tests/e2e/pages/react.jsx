@@ -39,7 +39,8 @@ export async function mountPlain(root, { origin, id }) {
   const reconnected = Promise.withResolvers()
   const transport = new DefaultChatTransport({
     api: `${origin}/api/chat`,
-    fetch: (...request) => fetch(...request).finally(reconnected.resolve),
+    // Once the SDK has taken the answer: until then it sets the chat's status.
+    fetch: (...request) => fetch(...request).finally(() => setTimeout(reconnected.resolve)),
   })
   const unmount = show(root, { id, messages, resume: true, transport, sendAutomaticallyWhen }, page, (now) => (chat = now))
   const stop = () => fetch(`${session}/stop`, { method: 'POST' })
