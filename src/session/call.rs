@@ -32,7 +32,10 @@ impl SessionCall {
     }
 
     /// A cursor as a client writes it.
-    pub(super) fn cursor_of(text: &str) -> Result<Cursor, Refusal> {
+    ///
+    /// # Errors
+    /// [`Refusal::Invalid`].
+    pub fn cursor_of(text: &str) -> Result<Cursor, Refusal> {
         cursor::parse(text).map_err(|error| Refusal::Invalid(error.to_string()))
     }
 }

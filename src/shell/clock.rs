@@ -11,6 +11,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
 use super::bindings::{clear_timeout, random_values, set_timeout};
+use crate::core::engine::entropy::Entropy;
 use crate::core::time::{Millis, UnixMillis};
 
 /// The current time.
@@ -25,22 +26,21 @@ pub async fn turn() {
 
 /// Random text of 16 hexadecimal digits per word.
 pub fn random_text(words: usize) -> String {
-    let bytes = Uint8Array::new_with_length(u32::try_from(words.saturating_mul(8)).unwrap_or(8));
-    // A runtime without randomness cannot run the object at all; the clock then keeps ids distinct within a session.
-    if random_values(&bytes).is_err() {
-        return format!("{:016x}", now().get());
-    }
-    bytes.to_vec().iter().map(|byte| format!("{byte:02x}")).collect()
+    Random.text(words)
 }
 
-/// 64 random bits.
-pub fn random_word() -> u64 {
-    let bytes = Uint8Array::new_with_length(8);
-    // As in [`random_text`].
-    if random_values(&bytes).is_err() {
-        return now().get();
+/// The runtime's randomness.
+pub struct Random;
+
+impl Entropy for Random {
+    fn word(&mut self) -> u64 {
+        let bytes = Uint8Array::new_with_length(8);
+        // A runtime without randomness cannot run the object at all; the clock then keeps ids distinct within a session.
+        if random_values(&bytes).is_err() {
+            return now().get();
+        }
+        bytes.to_vec().iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))
     }
-    bytes.to_vec().iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))
 }
 
 #[derive(Default)]

@@ -122,36 +122,46 @@ pub async fn discard(reader: &ReadableStreamDefaultReader, farewell: Farewell) {
     let _ = reader.cancel();
 }
 
-/// Resolves when the client leaves. Dropping it takes its listener away.
-pub struct Leaving {
+/// Listens for the end of a request's signal. Dropping it takes the listener away.
+pub struct Listening {
     signal: AbortSignal,
     listener: Closure<dyn FnMut()>,
+}
+
+impl Listening {
+    /// Calls `leaves` when the client leaves. `None` when it has: an abort that came before the listener is never reported again.
+    pub fn to(signal: AbortSignal, leaves: impl FnMut() + 'static) -> Option<Self> {
+        if signal.aborted() {
+            return None;
+        }
+        let listener: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(leaves);
+        let _ = signal.add_event_listener_with_callback("abort", listener.as_ref().unchecked_ref());
+        Some(Self { signal, listener })
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.signal.remove_event_listener_with_callback("abort", self.listener.as_ref().unchecked_ref());
+    }
+}
+
+/// Resolves when the client leaves.
+pub struct Leaving {
+    _listening: Option<Listening>,
     left: oneshot::Receiver<()>,
 }
 
 impl Leaving {
     /// Listens to a request's signal.
     pub fn of(request: &Request) -> Self {
-        let signal = request.signal();
-        let (leaves, left) = oneshot::channel();
+        let (leaves, left) = oneshot::channel::<()>();
         let mut leaves = Some(leaves);
-        if signal.aborted() {
-            // An abort that came before the listener is never reported again.
-            leaves.take();
-        }
-        let listener: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(move || drop(leaves.take()));
-        let _ = signal.add_event_listener_with_callback("abort", listener.as_ref().unchecked_ref());
-        Self { signal, listener, left }
+        Self { _listening: Listening::to(request.signal(), move || drop(leaves.take())), left }
     }
 
     /// Waits for it.
     pub async fn left(&mut self) {
         let _ = (&mut self.left).await;
-    }
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        let _ = self.signal.remove_event_listener_with_callback("abort", self.listener.as_ref().unchecked_ref());
     }
 }

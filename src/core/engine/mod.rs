@@ -11,8 +11,8 @@
 //!
 //! 1. *Tell.* Whatever happens becomes an event: `cycle.tell(event)`. A request gets an [`Exchange`](ids::Exchange) that was never used
 //!    before; everything about it carries that name until its response is over.
-//! 2. *Turn.* Once nothing else is ready, and while the cycle [has news](cycle::Cycle::has_news), [`Cycle::turn`](cycle::Cycle::turn) lets the engine hear all that was told. Events that are raised
-//!    while actions are carried out wait for the next turn.
+//! 2. *Turn.* Once nothing else is ready, and while the cycle [has news](cycle::Cycle::has_news), [`Cycle::turn`](cycle::Cycle::turn)
+//!    lets the engine hear all that was told. Events that are raised while actions are carried out wait for the next turn.
 //! 3. *Do.* The turn's actions come in the order in which they must be carried out. The turn's writes and its alarm hold together: a driver
 //!    whose storage commits by itself must commit them as one. A [`Give`](action::Action::Give) is answered, where a response took no more,
 //!    by one [`Event::Full`](event::Event::Full); such a response gets nothing until the driver has told

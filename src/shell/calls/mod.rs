@@ -27,7 +27,6 @@ use crate::core::caller::Caller;
 use crate::core::engine::event::{Ask, Headers};
 use crate::core::error::Code;
 use crate::core::ids::{Cursor, RunId};
-use crate::dialect::cursor;
 use crate::dialect::push::ending::EndDeed;
 use crate::dialect::route::{Call, Deed};
 use crate::session::call::SessionCall;
@@ -136,5 +135,5 @@ impl Host {
 }
 
 fn cursor_of(text: Option<String>) -> Result<Option<Cursor>, Refusal> {
-    text.map(|text| cursor::parse(&text)).transpose().map_err(|error| Refusal::Invalid(error.to_string()))
+    text.map(|text| SessionCall::cursor_of(&text)).transpose()
 }

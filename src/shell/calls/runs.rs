@@ -70,7 +70,7 @@ impl Host {
             return self.claim_again(caller, &row, begin.lease).await;
         }
         let Answered { entry, continued, names, abandoned } = self.pushed_entry(caller, &begin)?;
-        self.session(|session| session.may_start(caller, &entry))?.map_err(Refusal::from)?;
+        self.session(|session| session.may_start(caller, &entry))??;
         // A reply under way keeps what it has said; that of a suspended run is whole, but for its calls.
         let running = self.session(|session| session.run().is_some_and(|run| run.status == RunStatus::Running));
         let running = running?;

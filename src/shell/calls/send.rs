@@ -268,7 +268,7 @@ impl Host {
     /// Starts what was planned.
     pub(super) fn start(self: &Rc<Self>, caller: &Caller, entry: Entry<'_>, plan: Plan) -> Result<RunRow, Refusal> {
         if plan.instead.is_none() {
-            self.session(|session| session.may_start(caller, &plan.entry))?.map_err(Refusal::from)?;
+            self.session(|session| session.may_start(caller, &plan.entry))??;
         }
         let held = self.config.settings.test_seams && header(entry.request, "x-test-hold").is_some();
         let Entered { name, forwarded, outside } = self.enter(entry)?;

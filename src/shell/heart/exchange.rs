@@ -7,9 +7,8 @@ use std::rc::Rc;
 use futures::channel::oneshot;
 use js_sys::Uint8Array;
 use wasm_bindgen::JsCast;
-use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
-use web_sys::{AbortSignal, ReadableStreamDefaultReader, Request};
+use web_sys::{ReadableStreamDefaultReader, Request};
 use worker::{Headers, Response, ResponseBuilder, console_error};
 
 use super::Heart;
@@ -22,7 +21,7 @@ use crate::core::error::Code;
 use crate::shell::bindings::error_text;
 use crate::shell::body::{self, Body};
 use crate::shell::incoming;
-use crate::shell::request::{BodyError, Farewell, discard, whole};
+use crate::shell::request::{BodyError, Farewell, Listening, discard, whole};
 
 /// The requests that are not over, by their exchanges.
 #[derive(Default)]
@@ -37,7 +36,7 @@ struct Channel {
     reply: Option<oneshot::Sender<Response>>,
     reader: Option<ReadableStreamDefaultReader>,
     body: Option<Body>,
-    _leaving: Option<Leaving>,
+    _listening: Option<Listening>,
 }
 
 impl<E: Engine + 'static> Heart<E> {
@@ -68,7 +67,7 @@ impl<E: Engine + 'static> Heart<E> {
             reply: Some(reply),
             reader: None,
             body: None,
-            _leaving: self.listens(&request.signal(), exchange),
+            _listening: self.listens(request, exchange),
         };
         if let Ok(mut open) = self.channels.open.try_borrow_mut() {
             open.insert(exchange, channel);
@@ -76,18 +75,17 @@ impl<E: Engine + 'static> Heart<E> {
         (exchange, answered)
     }
 
-    fn listens(self: &Rc<Self>, signal: &AbortSignal, exchange: Exchange) -> Option<Leaving> {
-        if signal.aborted() {
-            // An abort that came before the listener is never reported again.
-            self.leaves_soon(exchange);
-            return None;
-        }
+    fn listens(self: &Rc<Self>, request: &Request, exchange: Exchange) -> Option<Listening> {
         let heart = Rc::downgrade(self);
-        Leaving::of(signal, move || {
+        let listening = Listening::to(request.signal(), move || {
             if let Some(heart) = heart.upgrade() {
                 heart.leaves_soon(exchange);
             }
-        })
+        });
+        if listening.is_none() {
+            self.leaves_soon(exchange);
+        }
+        listening
     }
 
     /// In a task of its own: this is called from within a listener that goes with the channel.
@@ -226,26 +224,6 @@ impl Channels {
 
     fn close(&self, exchange: Exchange) -> Option<Channel> {
         self.open.try_borrow_mut().ok()?.remove(&exchange)
-    }
-}
-
-/// Reports that a request's client has left. Dropping it takes its listener away.
-struct Leaving {
-    signal: AbortSignal,
-    listener: Closure<dyn FnMut()>,
-}
-
-impl Leaving {
-    fn of(signal: &AbortSignal, leaves: impl Fn() + 'static) -> Option<Self> {
-        let listener: Closure<dyn FnMut()> = Closure::own_assert_unwind_safe(leaves);
-        signal.add_event_listener_with_callback("abort", listener.as_ref().unchecked_ref()).ok()?;
-        Some(Self { signal: signal.clone(), listener })
-    }
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        let _ = self.signal.remove_event_listener_with_callback("abort", self.listener.as_ref().unchecked_ref());
     }
 }
 

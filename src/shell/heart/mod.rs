@@ -18,10 +18,9 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
 use super::bindings::{ObjectStorage, error_text};
-use super::clock::{now, random_word};
+use super::clock::{Random, now};
 use crate::core::engine::action::Action;
 use crate::core::engine::cycle::{Cycle, Surroundings};
-use crate::core::engine::entropy::Entropy;
 use crate::core::engine::event::Event;
 use crate::core::engine::{Engine, Turn};
 use crate::core::storage::StorageError;
@@ -179,15 +178,6 @@ impl<E: Engine + 'static> Heart<E> {
 
     fn carry_out(self: &Rc<Self>, actions: Vec<Action>) {
         actions.into_iter().for_each(|action| self.act(action));
-    }
-}
-
-/// The runtime's randomness.
-struct Random;
-
-impl Entropy for Random {
-    fn word(&mut self) -> u64 {
-        random_word()
     }
 }
 
